@@ -15,7 +15,8 @@ const DIRECTORIES: [&str; 4] = ["clients", "experiments", "stores", "systems"];
 /// Directories that builds create.
 const BUILT: [&str; 3] = ["__pycache__", "node_modules", "target"];
 
-/// Manifests of systems, stores and clients. Builds create directories beside them.
+/// File names of the manifests of systems, stores and clients. Builds create directories next to
+/// these files.
 const MANIFESTS: [&str; 3] = ["client.toml", "store.toml", "system.toml"];
 
 fn main() -> io::Result<()> {
@@ -50,12 +51,12 @@ fn main() -> io::Result<()> {
     compressed.finish().map(drop)
 }
 
-/// Adds the files below a directory, without hidden files and build output. Returns whether the
-/// directory is free of build output.
+/// Adds all files in a directory and its subdirectories, except hidden files and build output.
+/// Returns whether builds write nothing to these directories.
 ///
-/// Cargo watches only such directories for new files. Watching another directory would include its
-/// subdirectories, so each build of a system would rebuild floodmark. A unit test finds new files
-/// in other directories that are not embedded.
+/// Cargo watches only such directories for new files. If it watched any other directory, and thus
+/// its subdirectories, each build of a system would rebuild floodmark. In the other directories, a
+/// unit test finds new files that are not embedded.
 fn add_files(directory: &Path, files: &mut Vec<PathBuf>) -> io::Result<bool> {
     let mut has_only_sources = true;
     for entry in fs::read_dir(directory)? {

@@ -1,5 +1,5 @@
-//! Prints how long each check of an API takes for 10 million operations, and the memory that it
-//! needs in addition to the operations.
+//! Prints how long each check of an API takes for 10 million operations, and how much memory it
+//! needs in addition to the operations themselves.
 //!
 //! ```sh
 //! cargo run --release -p floodmark-check --example ten_million
@@ -21,7 +21,7 @@ const IN_FLIGHT: u64 = 100;
 const GAP_NS: u64 = 10_000;
 
 /// Returns the history of a correct server in the order of the responses. Every `reads`-th
-/// operation writes, and the others read.
+/// operation is a write; the others are reads.
 fn history(keys: u64, reads: u64, is_counter: bool) -> Vec<KeptOperation> {
     let mut values = vec![0; keys as usize + 1];
     let operation = |number| {

@@ -38,7 +38,7 @@ pub fn check_api(
             "responses with status 2xx or 3xx have",
         ];
         let fault = format!(
-            "{}: {} no integer there",
+            "{}: {} no integer at this JSON pointer",
             api.show_value_places(),
             count(unreadable, one, many)
         );
@@ -105,13 +105,13 @@ mod tests {
         assert_eq!(unreadable.held, Some(false));
         assert_eq!(
             unreadable.detail,
-            "check.toml:3: read.value \"/v\": 2 responses with status 2xx or 3xx have no integer there"
+            "check.toml:3: read.value \"/v\": 2 responses with status 2xx or 3xx have no integer at this JSON pointer"
         );
         let nothing = check(&mut [not_found], 1);
         assert_eq!(nothing.held, None);
         assert_eq!(
             nothing.detail,
-            "check.toml:3: read.value \"/v\": 1 response with status 2xx or 3xx has no integer there; correct the pointer"
+            "check.toml:3: read.value \"/v\": 1 response with status 2xx or 3xx has no integer at this JSON pointer; correct the pointer"
         );
     }
 

@@ -197,7 +197,7 @@ pub(crate) fn counter_result(
     result(name, violation, nothing, success)
 }
 
-/// The `sequence` check: all numbers must come from one correct counter. The numbers may be in any
+/// The `sequence` check: all numbers must come from one correct counter. `numbers` may be in any
 /// order.
 ///
 /// The result is exact. The check sorts the numbers in place, which takes O(n log n) time and O(1)

@@ -37,7 +37,7 @@ pub struct RoundContext<'a> {
     /// answered by the restarted server. `None` if the server kept running, as with SIGSTOP or with
     /// a crash of its store.
     pub restarted_ns: Option<u64>,
-    /// Time at which the server or its store was started again or resumed, on the same clock.
+    /// Time at which the server or its store was restarted or resumed, on the same clock.
     pub resumed_ns: u64,
     /// Whether floodmark started the server before this round.
     pub is_fresh_start: bool,
@@ -77,8 +77,8 @@ fn number_of(drawn: &DrawnNumber) -> u64 {
 }
 
 /// Judges the scores of a crash round. Sorts the scores in place. Returns the findings and the
-/// state at the end of the round. `line` gives the expected total for each number, and is the line
-/// of the first round. `scored` is the summary from the load process.
+/// state at the end of the round. `line` is the total line of the first round, which gives the
+/// expected total for each number. `scored` is the summary from the load process.
 #[must_use]
 pub fn crashed_scoring(
     scores: &mut [KeptScore],
@@ -228,7 +228,8 @@ struct Bounds<'a> {
     round: &'a RoundContext<'a>,
     /// Number of acknowledged requests that were executed before the resumption.
     acknowledged: u64,
-    /// Whether the server reserves numbers in blocks, so a restart may skip arbitrarily many.
+    /// Whether the server reserves numbers in blocks, so that a restart may skip any number of
+    /// them.
     reserves_blocks: bool,
     nouns: [&'static str; 2],
 }
@@ -247,7 +248,7 @@ impl Bounds<'_> {
         let earlier_unknown = round.earlier.map_or(0, |state| state.unknown);
         let mut slack = earlier_unknown.saturating_add(unknown);
         if let Some((low, high)) = before.range {
-            // The requests of an interrupted round are unknown.
+            // Before a fresh start, an interrupted round may have sent any number of requests.
             let explained = (!round.is_fresh_start).then_some(slack);
             // A state that floodmark has not seen before may start with any number.
             violations.extend(
@@ -283,8 +284,8 @@ impl Bounds<'_> {
             violations,
             history: Vec::new(),
         };
-        // A server that keeps running has lost data at an unknown time, so its last number is
-        // unknown.
+        // If a server that keeps running loses data, the time of the loss is unknown, and so is the
+        // last number.
         let is_known = round.restarted_ns.is_some() || findings.violations.is_empty();
         let state = DurableState {
             number: last.filter(|_| is_known),
@@ -294,8 +295,8 @@ impl Bounds<'_> {
         (findings, state)
     }
 
-    /// Returns how many numbers of a round were not returned. Numbers that the restart may have
-    /// skipped do not count.
+    /// Counts the numbers of a round that no response contained, except numbers that the restart
+    /// may have skipped.
     fn missing(&self, before: NumberRange, after: NumberRange) -> u64 {
         let within = |part: NumberRange| match part.range {
             Some((low, high)) => (high - low).saturating_add(1).saturating_sub(part.count),
@@ -314,7 +315,7 @@ impl Bounds<'_> {
 
     /// Compares the last acknowledged number before an event with the first number after it.
     /// `unknown` is the number of requests that may have drawn the numbers in between; `None` if
-    /// the event may skip any number of them.
+    /// the event may skip arbitrarily many numbers.
     fn violation(&self, event: &str, last: u64, next: u64, unknown: Option<u64>) -> Option<String> {
         let [one, many] = self.nouns;
         if next <= last {
@@ -340,7 +341,7 @@ impl Bounds<'_> {
     }
 }
 
-/// Maximum number of writes that may still take effect, 24 bytes each.
+/// Maximum number of pending writes, which may still take effect. Each takes 24 bytes.
 const MAX_PENDING: usize = 10_000_000;
 
 /// Operations of a crash round.
@@ -348,13 +349,13 @@ const MAX_PENDING: usize = 10_000_000;
 pub struct ApiRound {
     /// The operations, in any order.
     pub operations: Vec<KeptOperation>,
-    /// Items that were found after the load of the round; empty for other checks than `set`.
+    /// Items that were found after the round's load; empty for checks other than `set`.
     pub found: FoundItems,
-    /// Number of responses with status 2xx or 3xx that lack the value that the check needs.
+    /// Number of responses with status 2xx or 3xx without the value that the check needs.
     pub unreadable: u64,
-    /// Whether the server was started again.
+    /// Whether the server was restarted.
     pub restarts_server: bool,
-    /// Time at which the server or its store was started again or resumed, on the clock of the
+    /// Time at which the server or its store was restarted or resumed, on the clock of the
     /// operations.
     pub resumed_ns: u64,
 }
@@ -366,15 +367,17 @@ pub struct ApiRound {
 ///
 /// - `set`: with *B* the items that were found before the round, *A* the acknowledged items of the
 ///   round and *U* those with an unknown outcome, the items *R* that are found after the round must
-///   satisfy A ∪ B ⊆ R ⊆ A ∪ B ∪ U. No item is found more often than before, or more than once.
-/// - `register`: the operations of the round are linearizable across the crash. A round can detect
-///   a lost write only if the key is read between the restart and the next write to that key.
+///   satisfy A ∪ B ⊆ R ⊆ A ∪ B ∪ U. No earlier item may be found more often than before, and no new
+///   item more than once.
+/// - `register`: the operations of the round must be linearizable across the crash. A round can
+///   detect a lost write only if the key is read between the restart and the next write to that
+///   key.
 ///
 /// If the server is still executing a write when the load ends, the write can take effect in the
 /// next round. A write with an unknown outcome therefore counts as an unknown write of the next
 /// round as well. When the server restarts in a round, all writes of earlier rounds have ended. A
-/// server that keeps running may repeat a write at any later time, so such a write counts as
-/// unknown until it is found.
+/// server that keeps running may retry a write with an unknown outcome at any later time, so the
+/// write counts as unknown until it is found.
 #[derive(Debug, Default)]
 pub struct ApiState {
     /// Items of a set, sorted.
@@ -394,7 +397,7 @@ impl ApiState {
         }
     }
 
-    /// Judges a round. The state becomes that at the end of the round.
+    /// Judges a round, and advances the state to the end of the round.
     ///
     /// # Errors
     /// No response has the value that the check needs, too many writes may still take effect, or
@@ -501,7 +504,8 @@ fn acknowledged(kind: ApiCheckKind, round: &ApiRound) -> u64 {
     if kind == ApiCheckKind::Set {
         return before.count() as u64;
     }
-    // A read of a value that may have been written later hides whether an earlier one was lost.
+    // A read of a value that may have been written later does not show whether an earlier write was
+    // lost.
     let later = writes.filter(|write| !is_before(write));
     let later = later.chain(operations().filter(|operation| is_unknown(operation)));
     let later: BTreeSet<(u64, u64)> = later.map(written).collect();
@@ -519,13 +523,13 @@ fn is_unknown(operation: &KeptOperation) -> bool {
     operation.kind() == OperationKind::Unknown
 }
 
-/// Returns a write of an earlier round as a write at the start of the next round.
+/// Converts a write of one round to a write at the start of the next round.
 fn after_its_round(write: &KeptOperation) -> KeptOperation {
     KeptOperation::new(write.kind(), write.key(), write.value(), 0, 0)
 }
 
-/// Compares the items that were found before and after a round, both sorted. Returns the items that
-/// were not found before, and the violations of those that were.
+/// Compares the items that were found before and after a round, both sorted. Returns the new items,
+/// and the violations that concern earlier items.
 fn compare(before: &FoundItems, after: &FoundItems) -> (FoundItems, Vec<String>) {
     let (mut lost, mut repeated) = (ItemNumbers::default(), ItemNumbers::default());
     let mut new = FoundItems {
@@ -546,7 +550,10 @@ fn compare(before: &FoundItems, after: &FoundItems) -> (FoundItems, Vec<String>)
     after_items.for_each(|item| new.numbers.extend_from_slice(item));
     let unreadable = before.unreadable.saturating_sub(after.unreadable);
     let unreadable = (unreadable > 0).then(|| {
-        let [one, many] = ["item without an integer", "items without an integer"];
+        let [one, many] = [
+            "item without an integer was",
+            "items without an integer were",
+        ];
         format!("{} lost", count(unreadable, one, many))
     });
     let nouns = ["item", "items"];

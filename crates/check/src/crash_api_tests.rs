@@ -110,7 +110,7 @@ fn explains_violations_of_earlier_items() {
         unreadable: 2,
     });
     let round = set_round(&mut state, &[(Acknowledged, 10)], &[10], Some(RESTART));
-    assert_eq!(round.violations, ["2 items without an integer lost"]);
+    assert_eq!(round.violations, ["2 items without an integer were lost"]);
 }
 
 #[test]

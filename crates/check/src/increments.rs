@@ -1,4 +1,4 @@
-//! The `counter` check: each counter counts every acknowledged increment once.
+//! The `counter` check: each counter counts every acknowledged increment exactly once.
 //!
 //! Increments add one. Two kinds of responses are checked, for each key:
 //!

@@ -1,4 +1,4 @@
-//! The result of a check: its words, and the operations around a violation as text.
+//! The result of a check as text: its message, and the operations around a violation.
 
 use std::collections::BinaryHeap;
 
@@ -7,8 +7,9 @@ use floodmark_record::operation::{KeptOperation, OperationKind};
 use floodmark_record::run::CheckResult;
 use floodmark_record::units::show_count;
 
-/// Returns the result of a check. `violation` is the violation and its history. `nothing` is the
-/// reason why there is nothing to check: without a violation, the check is then not evaluated.
+/// Returns the result of a check. `violation` describes a violation and contains its history.
+/// `nothing` is the reason why there is nothing to check; in this case, a check without a violation
+/// is not evaluated.
 pub(crate) fn result(
     name: &str,
     violation: Option<(String, Vec<String>)>,
@@ -44,7 +45,7 @@ pub(crate) fn count(n: u64, one: &str, many: &str) -> String {
 }
 
 /// Describes `n` violations of a rule: "2 numbers are missing (3, 5)". Returns `None` if `n` is 0.
-/// Lists at most [`SHOWN`] examples. `is_complete` is true if these are all examples.
+/// Lists at most [`SHOWN`] examples. `is_complete` is true if `examples` covers all violations.
 pub(crate) fn fault(
     n: u64,
     [one, many]: [&str; 2],

@@ -70,14 +70,14 @@ pub fn scoring(
 struct TotalScan {
     /// Lowest number of the scores; 1 if there are none.
     lowest: u64,
-    /// Expected distance of the totals from the line, in scores.
-    /// `None` if no distance is an integer number of scores.
+    /// Expected distance of the totals from the line, in scores. `None` if no distance is an
+    /// integer number of scores.
     expected: Option<i32>,
     /// Number of totals whose distance from the line is not `expected`.
     wrong: u64,
     /// The first wrong totals, as pairs of number and distance.
     first: Vec<(u64, Option<i32>)>,
-    /// Number of totals whose distance is an integer number of scores.
+    /// Number of totals whose distance from the line is an integer number of scores.
     whole: u64,
     /// Smallest and largest of these totals, in scores.
     range: Option<(i128, i128)>,

@@ -1,4 +1,5 @@
-//! The `set` check: every acknowledged item is found at the end, once, and nothing else.
+//! The `set` check: at the end, every acknowledged item is found exactly once, and no unexpected
+//! item is found.
 //!
 //! Each request inserts an item with a number of its own. After the attempt, all items are read
 //! back. An insert with an unknown outcome may or may not be found. A refused insert must not be

@@ -29,8 +29,8 @@ pub use trends::{NamedRecord, trend_series};
 /// variance between processes is too uncertain.
 pub const FEWEST_PROCESSES: usize = 5;
 
-/// Minimum share of the highest throughput that is sufficient. Throughput varies by about 5 %
-/// between fresh processes on one host.
+/// Minimum throughput of a sweep point that is good enough, as a share of the highest throughput.
+/// Throughput varies by about 5 % between fresh processes on one host.
 const ENOUGH: f64 = 0.95;
 
 /// Compares the trials of a record on every metric.

@@ -7,7 +7,8 @@ use floodmark_record::units::{show_count, show_ns};
 
 use crate::text::show_processes;
 
-/// Checks one topic. Returns `None` if data is missing. The topic in the finding is empty.
+/// A function that checks one topic. The topic in the returned finding is empty. The function
+/// returns `None` if data is missing.
 type HostCheck = fn(&HostFacts) -> Option<HostFinding>;
 
 /// A topic, the level and the finding if data is missing, and the function that checks the topic.

@@ -55,8 +55,8 @@ pub(crate) fn notes(judged: &Judged<'_>) -> Vec<String> {
     .collect()
 }
 
-/// Reports a target that does not speak HTTP/1.1. The summary or the reasons of the validity name
-/// all other early ends.
+/// Reports a target that does not speak HTTP/1.1. All other reasons for an early end appear in the
+/// summary or among the reasons of the validity.
 fn not_http(run: &Run) -> Option<String> {
     (run.ended.reason == EndReason::NotHttp)
         .then(|| "the run ended early: no response was HTTP/1.1; check the port".to_owned())
@@ -214,7 +214,7 @@ fn little(run: &Run) -> Option<String> {
     })
 }
 
-/// Reports connections that failed to open before the run.
+/// Reports held connections that failed to open before the run.
 fn not_opened(run: &Run) -> Option<String> {
     let held = run.connections.held.as_ref();
     let held = held.filter(|held| held.failed > 0)?;
@@ -231,7 +231,7 @@ fn not_opened(run: &Run) -> Option<String> {
     ))
 }
 
-/// Reports connections that closed during the run.
+/// Reports held connections that closed during the run.
 fn lost(run: &Run) -> Option<String> {
     let held = run.connections.held.as_ref()?;
     Some(format!(

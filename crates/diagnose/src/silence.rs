@@ -10,13 +10,13 @@ use crate::why::thresholds::{MOST, NOTICEABLE, SATURATED};
 /// Minimum number of requests in flight during a stall. A few requests can all be slow at once.
 const MIN_IN_FLIGHT: u64 = 5;
 
-/// Minimum number of responses that the server would have sent at its mean rate. With fewer, chance
-/// can explain the silence.
+/// Minimum number of responses that the server would have sent during the silence at its mean rate.
+/// With fewer, chance can explain the silence.
 const MIN_EXPECTED: f64 = 20.0;
 
 /// Maximum share of the window that a server stall may take without distorting means over the
-/// window: half of the margin below saturation. A resource that is used for at least 0.975 of the
-/// remaining time then still counts as saturated.
+/// window: half of the difference between full use and [`SATURATED`]. A resource that is in use for
+/// at least 0.975 of the remaining time then still counts as saturated.
 const MAX_STALLED: f64 = (1.0 - SATURATED) / 2.0;
 
 /// Returns the server stall of a run: a silence while at least [`MIN_IN_FLIGHT`] requests were in
@@ -52,7 +52,7 @@ pub(crate) fn distorts_means(run: &Run, stall: &Silence) -> bool {
     stall.total_s >= MAX_STALLED * (run.window.to_s - run.window.from_s)
 }
 
-/// Describes a stall. Silences are measured in parts of 100 ms.
+/// Describes a stall. Silences are measured in intervals of 100 ms.
 pub(crate) fn show_stall(stall: &Silence) -> String {
     let again = stall.total_s - (stall.to_s - stall.from_s);
     let again = if again >= 0.1 {
@@ -73,10 +73,10 @@ pub(crate) fn show_stall(stall: &Silence) -> String {
 /// from then until the end of the run. Returns 0 for a server that became unreachable before it
 /// responded.
 ///
-/// Without an unreachable server, the silence must exceed the timeout, or take a noticeable share
-/// of the run and exceed all service times. Requests must have failed during the silence, so an
-/// idle server is not reported. Returns `None` if most errors are client errors, such as a lack of
-/// local ports.
+/// Unless the server became unreachable, the silence must exceed the timeout, or take a noticeable
+/// share of the run and exceed all service times. Requests must have failed during the silence, so
+/// an idle server is not reported. Returns `None` if most errors are client errors, such as a lack
+/// of local ports.
 #[must_use]
 pub fn server_gone_since_s(run: &Run, last_response_s: Option<f64>) -> Option<f64> {
     if run.ended.reason == EndReason::ServerGone {

@@ -145,7 +145,7 @@ fn worded(reasons: Vec<Reason>) -> Vec<Worded> {
 }
 
 /// Returns why the client did not send an open-model load as planned, or `None` if it did. `cpus`
-/// is the number of CPUs that the client may use. Whether the server met the load does not matter.
+/// is the number of CPUs that the client may use. Whether the server kept up does not matter.
 ///
 /// With `can_be_late`, late requests are not a fault. Set it if the response times are short enough
 /// for the caller's purpose, because they include the lateness.
@@ -429,7 +429,8 @@ pub(crate) struct ClientThreads {
 }
 
 impl ClientThreads {
-    /// Computes the mean shares. Returns `None` if there are no load threads.
+    /// Computes the mean shares of the time that the load threads were running and runnable.
+    /// Returns `None` if there are no load threads.
     pub(crate) fn of(threads: &[ThreadUsage]) -> Option<Self> {
         let load = || threads.iter().filter(|t| t.drives_load && t.wall_s > 0.0);
         let n = load().count();

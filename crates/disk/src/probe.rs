@@ -16,7 +16,7 @@ pub struct ServerCommand {
 }
 
 impl ServerCommand {
-    /// Checks that the server gets its directory and its port.
+    /// Checks that the command passes the directory and the port to the server.
     ///
     /// # Errors
     /// A placeholder is missing.

@@ -123,7 +123,8 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Returns the names that the operation changes. Empty if it changes no directory.
+    /// Returns the names that the operation changes. The result is empty if the operation changes
+    /// no directory.
     pub(crate) fn names(&self) -> Vec<&EntryName> {
         match self {
             Operation::Create { entry, .. }
@@ -167,11 +168,11 @@ pub struct TracedCall {
 /// returned is not part of the trace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// The watched directory and everything below, at the start. The index is the [`FileId`]. All
-    /// of it is taken as durable.
+    /// The watched directory and everything below it, at the start. The index is the [`FileId`].
+    /// All of this content counts as durable.
     pub base: Vec<BaseNode>,
-    /// Permission bits of files and directories: at the end, or those at the start or creation if
-    /// the file was removed.
+    /// Permission bits of files and directories at the end of the trace. For a removed file, those
+    /// at the start or at its creation.
     pub modes: BTreeMap<FileId, u32>,
     /// The calls in the order of their exits.
     pub calls: Vec<TracedCall>,
@@ -212,14 +213,14 @@ impl Trace {
         sends.max().unwrap_or(0)
     }
 
-    /// Returns the bytes that had been sent when the crash came, per socket. Sends that had not
-    /// returned are not included.
+    /// Returns the bytes sent on each socket before the crash. Sends that had not returned are not
+    /// included.
     #[must_use]
     pub fn sent_before(&self, at: u64) -> BTreeMap<u64, Vec<u8>> {
         self.sent(|call| call.ended <= at)
     }
 
-    /// Returns the bytes that the selected calls sent, per socket.
+    /// Returns the bytes that the selected calls sent on each socket.
     #[must_use]
     pub fn sent(&self, selects: impl Fn(&TracedCall) -> bool) -> BTreeMap<u64, Vec<u8>> {
         let mut sent: BTreeMap<u64, Vec<u8>> = BTreeMap::new();

@@ -151,8 +151,8 @@ fn starts_no_server_after_a_stop() {
     assert!(failures.iter().any(|failure| !failure.missing.is_empty()));
 }
 
-/// Tests a server command on images of a trace of the journal, with controls. `directory` is the
-/// traced directory.
+/// Tests a server command on images from a trace of the `journal` store. `directory` is the traced
+/// directory.
 fn run_command(
     directory: &Path,
     words: &[&str],
@@ -199,7 +199,7 @@ fn counts_crashes_as_failures() {
     let report = run_command(directory.path(), &words, false).unwrap();
     assert_eq!((report.failed, report.crashed), (20, 20), "{report:?}");
     let reason = &report.failures[0].reason;
-    let expected = "the server crashed on the state (signal: 11 (SIGSEGV)): bye";
+    let expected = "the server crashed on this disk state (signal: 11 (SIGSEGV)): bye";
     assert_eq!(reason, expected);
 }
 

@@ -351,7 +351,7 @@ fn a_short_write_keeps_the_registers() {
 #[cfg_attr(not(can_trace), ignore = "this host does not allow ptrace")]
 fn refuses_what_it_cannot_follow() {
     for (action, reason) in [
-        ("map", "it maps a data file shared and writable (old)"),
+        ("map", "it maps a data file as shared and writable (old)"),
         ("copy", "it writes data with copy_file_range (copy)"),
         ("move", "it moves old into or out of the watched directory"),
     ] {

@@ -59,8 +59,9 @@ pub(crate) enum LabelKey {
 }
 
 impl LabelKey {
-    /// Returns the name in Prometheus, or `None` if only OpenTelemetry requires the label; and the
-    /// name in OpenTelemetry, from the semantic conventions if they define one.
+    /// Returns the Prometheus name and the OpenTelemetry name. The Prometheus name is `None` if
+    /// only OpenTelemetry requires the label. The OpenTelemetry name is from the semantic
+    /// conventions if they define one.
     fn names(self) -> (Option<&'static str>, &'static str) {
         match self {
             LabelKey::System => (Some("system"), "floodmark.system"),
@@ -83,17 +84,17 @@ impl LabelKey {
         }
     }
 
-    /// Returns the name in Prometheus; `None` for labels that only OpenTelemetry requires.
+    /// Returns the Prometheus name, or `None` if only OpenTelemetry requires the label.
     pub(crate) fn prometheus(self) -> Option<&'static str> {
         self.names().0
     }
 
-    /// Returns the name in OpenTelemetry.
+    /// Returns the OpenTelemetry name.
     pub(crate) fn otlp(self) -> &'static str {
         self.names().1
     }
 
-    /// Returns whether OpenTelemetry's value is an integer.
+    /// Returns whether the value is an integer in OpenTelemetry.
     pub(crate) fn is_integer(self) -> bool {
         matches!(self, LabelKey::Status | LabelKey::ServerPort)
     }
@@ -325,7 +326,7 @@ fn response_times(totals: &PhaseTotals) -> Vec<ExportedSeries<'_>> {
 
 macro_rules! catalog {
     ($($kind:ident, $prometheus:literal, $otlp:literal, $unit:literal, $help:literal, $series:expr;)*) => {
-        /// All exported metrics, in the order of the output.
+        /// All exported metrics, in output order.
         pub static CATALOG: &[MetricDefinition] = &[$(MetricDefinition {
             prometheus: $prometheus,
             otlp: $otlp,
@@ -362,7 +363,7 @@ catalog! {
         "Requests sent again because the server had closed the kept connection.",
         |all| of_phases(all, |_, of| one(of.counts.reconnects));
     UpDownCounter, "floodmark_requests_in_flight", "http.client.active_requests", "{request}",
-        "Requests sent and not ended, at the end of the latest second.", in_flight;
+        "Requests in flight at the end of the latest second.", in_flight;
     Counter, "floodmark_connections_opened_total", "floodmark.connections_opened", "{connection}",
         "Connections opened.", |all| of_phases(all, |_, of| one(of.connects));
     Gauge, "floodmark_open_connections", "floodmark.open_connections", "{connection}",
@@ -372,7 +373,7 @@ catalog! {
         "Bytes of requests (transmit) and responses (receive), without TLS.",
         |all| of_phases(all, |_, of| http_bytes(of));
     Counter, "floodmark_cpu_seconds_total", "floodmark.cpu.time", "s",
-        "CPU time of client, server and store.", |all| of_targets(all, cpu);
+        "CPU time of the client, the server and the store.", |all| of_targets(all, cpu);
     Histogram, "floodmark_response_time_seconds", "floodmark.response_time", "s",
         "Time from the intended time to the end of an ok response, or to the timeout.",
         |all| of_phases(all, |_, of| response_times(of));

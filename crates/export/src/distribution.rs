@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use floodmark_stats::Histogram;
 
-/// Upper bounds of the classic buckets in seconds. A last bucket without a bound contains all
+/// Upper bounds of the classic buckets, in seconds. One more bucket, without a bound, contains all
 /// longer times.
 pub(crate) const CLASSIC_BOUNDS_S: [f64; 21] = [
     0.000_01, 0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025,
@@ -52,8 +52,8 @@ impl TimeDistribution {
 /// Schema of a new histogram. Adjacent boundaries differ by 2.2 %.
 pub(crate) const FINEST_SCHEMA: i32 = 5;
 
-/// Maximum number of buckets that contain a value. Each halving of the resolution lowers the
-/// schema by 1.
+/// Maximum number of non-empty buckets. If there are more, the resolution is halved, which lowers
+/// the schema by 1.
 pub(crate) const MAX_BUCKETS: usize = 160;
 
 /// Counts of values in buckets whose boundaries are powers of `2^(2^-schema)`, as in Prometheus's
@@ -63,9 +63,9 @@ pub(crate) const MAX_BUCKETS: usize = 160;
 /// `2^(2^-schema)`. This is Prometheus's numbering. OpenTelemetry's indexes are smaller by 1.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ExponentialBuckets {
-    /// Schema of Prometheus. OpenTelemetry calls it scale.
+    /// Resolution: the schema in Prometheus, the scale in OpenTelemetry.
     pub(crate) schema: i32,
-    /// Count of each bucket that contains a value, by the bucket's index.
+    /// Count of each non-empty bucket, by the bucket's index.
     pub(crate) counts: BTreeMap<i32, u64>,
     /// Number of values that are 0.
     pub(crate) zeros: u64,
@@ -82,7 +82,7 @@ impl Default for ExponentialBuckets {
 }
 
 impl ExponentialBuckets {
-    /// Counts a value of at least 0 `count` times.
+    /// Adds `count` occurrences of a value, which must be at least 0.
     pub(crate) fn add(&mut self, value: f64, count: u64) {
         if value <= 0.0 {
             self.zeros += count;

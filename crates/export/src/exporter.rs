@@ -111,7 +111,7 @@ impl Exporter {
             .map(|address| format!("http://{address}{METRICS_PATH}"))
     }
 
-    /// Takes an event of any kind. Returns a warning after the first failure of a push.
+    /// Processes an event of any kind. Returns a warning after the first failed push.
     pub fn on(&self, event: &Event) -> Option<String> {
         let reason = self.shared.on(event)?;
         let url = self.collector.as_ref()?;

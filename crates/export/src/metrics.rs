@@ -103,7 +103,7 @@ pub struct LoadMetrics {
 }
 
 impl LoadMetrics {
-    /// Takes an event of any kind. Returns whether it changed the metrics.
+    /// Processes an event of any kind. Returns whether it changed the metrics.
     pub fn on(&mut self, event: &Event) -> bool {
         if let Event::RunBegan { run, plan, .. } = event {
             self.begin(run, plan);
@@ -178,7 +178,7 @@ pub(crate) struct PhaseTotals {
     pub(crate) bytes_sent: u64,
     pub(crate) bytes_received: u64,
     pub(crate) connects: u64,
-    /// Includes requests that timed out, with the lower bounds of their times.
+    /// Includes requests that timed out, each with the lower bound of its time.
     pub(crate) response: TimeDistribution,
     pub(crate) service: TimeDistribution,
 }
@@ -196,7 +196,7 @@ impl PhaseTotals {
                 TimeKind::Service => &mut self.service,
                 _ => continue,
             };
-            // Ignore a damaged histogram; only this second's times are then missing.
+            // If a histogram is damaged, only this second's times are missing.
             if let Ok(histogram) = Histogram::decode(text) {
                 times.add(&histogram);
             }
@@ -204,7 +204,7 @@ impl PhaseTotals {
     }
 }
 
-/// CPU time of client, server or store in seconds.
+/// CPU time of the client, the server or the store, in seconds.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct CpuTotals {
     pub(crate) user_s: f64,
@@ -212,7 +212,7 @@ pub(crate) struct CpuTotals {
 }
 
 impl CpuTotals {
-    /// Adds CPU time. Ignores negative readings, because a counter only grows.
+    /// Adds CPU time. Ignores negative values, because a counter can only grow.
     fn add(&mut self, user_s: f64, system_s: f64) {
         self.user_s += user_s.max(0.0);
         self.system_s += system_s.max(0.0);
@@ -224,8 +224,8 @@ impl CpuTotals {
 pub(crate) struct TargetTotals {
     pub(crate) phases: BTreeMap<Phase, PhaseTotals>,
     pub(crate) client_cpu: CpuTotals,
-    /// Peer in the first run. Later server processes can have other ports, but their figures
-    /// continue the same series. `None` for targets that share their series.
+    /// Peer in the first run. Later server processes may use other ports, but their figures
+    /// continue the same series. `None` for the targets that share one series.
     pub(crate) peer: Option<HttpPeer>,
     /// `None` if the server was not monitored.
     pub(crate) server_cpu: Option<CpuTotals>,

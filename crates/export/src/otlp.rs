@@ -1,4 +1,4 @@
-//! OpenTelemetry's protocol (OTLP) over HTTP with protocol buffers.
+//! The OpenTelemetry protocol (OTLP) over HTTP, encoded as protocol buffers.
 
 use std::fmt;
 use std::io;
@@ -19,7 +19,7 @@ use crate::catalog::{ExportedSeries, ExportedValue, InstrumentKind, MetricFamily
 use crate::distribution::TimeDistribution;
 use crate::metrics::LoadMetrics;
 
-/// Path of a collector's metrics, if the URL has none.
+/// Path to which metrics are sent if the URL has no path.
 const DEFAULT_PATH: &str = "/v1/metrics";
 /// Port of http:// URLs without a port.
 const DEFAULT_PORT: u16 = 80;
@@ -35,17 +35,17 @@ pub struct OtlpUrl {
     path: String,
 }
 
-/// A URL that metrics cannot be sent to.
+/// Reason why metrics cannot be sent to a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum OtlpUrlError {
     /// Not a URL with a host.
-    #[error("not a URL with a host; use for example http://127.0.0.1:4318")]
+    #[error("not a URL with a host; use a URL such as http://127.0.0.1:4318")]
     Invalid,
     /// The URL has no scheme, or its scheme is neither http nor https.
-    #[error("the URL must start with http://; use for example http://127.0.0.1:4318")]
+    #[error("the URL must start with http://; use a URL such as http://127.0.0.1:4318")]
     Scheme,
     /// The URL requires TLS.
-    #[error("https:// is not supported; use a collector at http:// that forwards to this URL")]
+    #[error("https:// is not supported; use an http:// collector that forwards to this URL")]
     Https,
     /// The URL contains a user name.
     #[error("user names and passwords are not supported; remove the part before @")]
@@ -98,7 +98,7 @@ const PUSH_TIME: Duration = Duration::from_secs(2);
 /// Maximum size of a response body in bytes.
 const MAX_RESPONSE: usize = 64 * 1024;
 
-/// Reason why metrics were not accepted.
+/// Reason why a push failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PushError {
     #[error("cannot connect: {0}")]
@@ -117,8 +117,8 @@ pub(crate) enum PushError {
     TimedOut,
 }
 
-/// Sends an encoded request. Does not follow redirects, and does not retry, because the next
-/// request contains the same totals.
+/// Sends an encoded request. Does not follow redirects. Does not retry, because totals are
+/// cumulative and the next request contains them again.
 pub(crate) async fn push(url: &OtlpUrl, body: Vec<u8>) -> Result<(), PushError> {
     let sent = timeout(PUSH_TIME, send(url, body)).await;
     sent.unwrap_or(Err(PushError::TimedOut))
@@ -163,7 +163,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub(crate) struct Resource {
     /// Process id.
     pid: u32,
-    /// Start of the metrics in ns since 1970.
+    /// Time at which the metrics start, in ns since 1970.
     start_unix_ns: u64,
 }
 
@@ -222,7 +222,7 @@ fn attribute(key: &str, value: AnyValue) -> Attribute {
     }
 }
 
-/// Times of all points of a request, in ns since 1970.
+/// Timestamps that all data points of a request share, in ns since 1970.
 struct PointTimes {
     start_ns: u64,
     now_ns: u64,
@@ -325,8 +325,9 @@ fn buckets(times: &TimeDistribution) -> OtlpBuckets {
 }
 
 // The messages of OTLP (`opentelemetry.proto`, version 1) that floodmark sends and receives. Fields
-// that floodmark never sets are missing. Tests read these messages with the types of
-// `opentelemetry-proto`, which would add the OpenTelemetry SDK to the command.
+// that floodmark never sets are omitted. Tests decode these messages with the types from the crate
+// `opentelemetry-proto`. The command does not use this crate, because it would add the
+// OpenTelemetry SDK.
 
 #[derive(Clone, PartialEq, prost::Message)]
 struct ExportRequest {

@@ -36,7 +36,7 @@ const HEAD_TIME: Duration = Duration::from_secs(2);
 const CONNECTION_TIME: Duration = Duration::from_secs(5);
 /// Maximum size of a request head in bytes.
 const MAX_HEAD: usize = 16 * 1024;
-/// Pause after `accept` has failed for lack of file descriptors or memory.
+/// Pause after `accept` fails for lack of file descriptors or memory.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves the metrics until the task is dropped. The listener must be non-blocking.
@@ -105,7 +105,7 @@ fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
     response
 }
 
-/// Metrics that the thread of the load and the exporter's thread share. No lock is held during I/O.
+/// Metrics shared by the load's thread and the exporter's thread. No lock is held during I/O.
 #[derive(Debug, Default)]
 pub(crate) struct SharedMetrics {
     state: Mutex<MetricsState>,
@@ -116,7 +116,7 @@ struct MetricsState {
     metrics: LoadMetrics,
     /// Encoded metrics by format; cleared when the metrics change.
     encoded: Vec<(ExpositionFormat, Bytes)>,
-    /// First failure of a push, until it is reported.
+    /// Reason for the first failed push, until it is reported.
     warning: Option<String>,
 }
 
@@ -126,7 +126,7 @@ impl SharedMetrics {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes an event of any kind. Returns the warning, if there is a new one.
+    /// Processes an event of any kind. Returns the warning, if there is a new one.
     pub(crate) fn on(&self, event: &Event) -> Option<String> {
         let mut state = self.lock();
         if state.metrics.on(event) {
@@ -167,7 +167,7 @@ enum ExpositionFormat {
 }
 
 impl ExpositionFormat {
-    /// Returns the format that an `Accept` header prefers; text if the header is missing.
+    /// Returns the format that an `Accept` header prefers, or text if the header is missing.
     fn negotiate(accept: Option<&str>) -> Self {
         let (mut text, mut protobuf) = (0.0, 0.0);
         for range in accept.unwrap_or_default().split(',') {
@@ -298,7 +298,7 @@ fn line(
 /// Encodes metrics as length-delimited metric families, with native and classic histograms.
 ///
 /// Prometheus can be configured to request this format without storing native histograms. It then
-/// reads the classic ones.
+/// reads the classic histograms.
 fn protobuf(families: &[MetricFamily<'_>]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for family in families {

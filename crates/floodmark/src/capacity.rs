@@ -51,8 +51,8 @@ pub struct CapacityArgs {
     )]
     pub objectives: Vec<Objective>,
 
-    /// Maximum duration of the search, with a unit, at least 15s; if the time is up, the interval
-    /// is wider than ± 2 %
+    /// Maximum duration of the search, with a unit, at least 15s; if the time runs out, the
+    /// interval is wider than ± 2 %
     #[arg(long, value_name = "TIME", value_parser = budget, default_value = "3m", help_heading = "Search")]
     pub budget: Duration,
 
@@ -60,8 +60,8 @@ pub struct CapacityArgs {
     #[arg(long, value_name = "TIME", value_parser = positive_duration, help_heading = "Search")]
     pub warmup: Option<Duration>,
 
-    /// Maximum number of connections [default: the number of requests in ten time limits, or in
-    /// 100ms if that is longer; at least 100; 50 in the closed model]
+    /// Maximum number of connections [default: the number of requests sent in ten times the time
+    /// limit, or in 100ms if that is longer; at least 100; 50 in the closed model]
     #[arg(short, long, value_name = "N", value_parser = count_from_one, help_heading = "Load")]
     pub connections: Option<u64>,
 
@@ -215,7 +215,7 @@ impl Measurement for UrlSearch<'_> {
         }))
     }
 
-    // If the server was not reached, the error message suffices.
+    // If the server is unreachable, the error message is sufficient.
     fn has_result(&self, record: &Record) -> bool {
         !record.runs.iter().all(is_unreachable)
     }
@@ -227,7 +227,7 @@ impl Measurement for UrlSearch<'_> {
         )
     }
 
-    // Some loads of a search exceed the capacity.
+    // Some loads of a search exceed the capacity, so a missed objective is not a fault.
     fn fault(&self) -> &RunFault<'_> {
         &endings::run_server_fault
     }

@@ -266,7 +266,7 @@ const SUMMARY: &str = "--github-summary";
 /// Environment variable with the path of the job summary.
 const SUMMARY_FILE: &str = "GITHUB_STEP_SUMMARY";
 
-/// Maximum size of the summary of one step on GitHub, in bytes.
+/// Maximum size of a step's summary on GitHub, in bytes.
 const SUMMARY_LIMIT: u64 = 1 << 20;
 
 /// Output for continuous integration.
@@ -283,10 +283,10 @@ pub struct CiOutput {
 }
 
 impl CiOutput {
-    /// Checks before a run that the summary can be appended to.
+    /// Checks, before a run, that text can be appended to the summary.
     ///
     /// # Errors
-    /// Fails if the environment names no file, or if the file is not writable.
+    /// Fails if the environment variable is not set, or if the file is not writable.
     pub fn check_summary(&self) -> Result<(), Ending> {
         if self.github_summary {
             check_writable(SUMMARY, &summary_file()?)
@@ -300,11 +300,11 @@ impl CiOutput {
         self.github_summary.then(|| format!(" {SUMMARY}"))
     }
 
-    /// Appends to the summary if the flag is set. `render` receives the maximum length in bytes,
-    /// and returns `None` if the text does not fit.
+    /// Appends text to the summary if the flag is set. `render` receives the maximum length in
+    /// bytes, and returns `None` if the text does not fit.
     ///
     /// # Errors
-    /// Fails if the environment names no file, or if the file cannot be written.
+    /// Fails if the environment variable is not set, or if the file cannot be written.
     pub fn append_summary(
         &self,
         render: impl FnOnce(usize) -> Option<String>,
@@ -331,7 +331,7 @@ impl CiOutput {
     }
 }
 
-/// Returns the file that the environment names.
+/// Returns the path in the environment variable [`SUMMARY_FILE`].
 fn summary_file() -> Result<PathBuf, Ending> {
     let path = std::env::var_os(SUMMARY_FILE).filter(|path| !path.is_empty());
     path.map(PathBuf::from).ok_or_else(|| {

@@ -1,4 +1,5 @@
-//! `floodmark completions` and `floodmark man`: files generated from the definitions of all flags.
+//! `floodmark completions` and `floodmark man`: files generated from the definitions of all
+//! commands and flags.
 
 use std::fs;
 use std::path::PathBuf;
@@ -19,7 +20,7 @@ pub struct CompletionsArgs {
     shell: Shell,
 }
 
-/// Prints a completion script. `floodmark` is the definition of all flags.
+/// Prints a completion script. `floodmark` defines all commands and flags.
 pub fn completions(args: &CompletionsArgs, floodmark: &mut clap::Command) -> Result<(), Ending> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, floodmark, "floodmark", &mut script);
@@ -34,7 +35,7 @@ pub struct ManArgs {
     directory: PathBuf,
 }
 
-/// Writes the manual pages. `floodmark` is the definition of all flags.
+/// Writes the manual pages. `floodmark` defines all commands and flags.
 pub fn man(args: &ManArgs, floodmark: clap::Command) -> Result<(), Ending> {
     let directory = &args.directory;
     let written =

@@ -1,5 +1,5 @@
-//! What the commands that show stored results share: the choice of results, their short names, and
-//! the tables on stdout (`--format`, `--table`).
+//! Code shared by the commands that show stored results: the selection of results, their short
+//! names, and the tables on stdout (`--format`, `--table`).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -59,7 +59,7 @@ impl ResultArgs {
         if read.is_empty() {
             let labels: Labels = self.label.iter().cloned().collect();
             return Err(Ending::usage(format!(
-                "no result has the label {labels}; see the labels of a result with floodmark report"
+                "no result has the label {labels}; show a result's labels with floodmark report"
             )));
         }
         let names = names(read.iter().map(|(path, record)| (&**path, record)));
@@ -148,11 +148,11 @@ pub struct TableArgs {
 }
 
 impl TableArgs {
-    /// Returns the tables as text, or `None` without `--format`. If `stdout_is_taken`, an output
-    /// file goes to stdout.
+    /// Returns the tables as text, or `None` without `--format`. `stdout_is_taken` says whether
+    /// another output is written to stdout.
     ///
     /// # Errors
-    /// Fails if the result lacks the table, has no table, or stdout is taken.
+    /// Fails if the result has no tables or lacks the requested table, or if stdout is taken.
     pub fn render(
         &self,
         stdout_is_taken: bool,
@@ -163,7 +163,7 @@ impl TableArgs {
         };
         if stdout_is_taken {
             return Err(Ending::usage(
-                "--format: an output file also goes to stdout (-); name a file instead",
+                "--format: another output is already written to stdout (-); write it to a file instead",
             ));
         }
         let tables = tables();

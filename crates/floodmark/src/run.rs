@@ -154,7 +154,7 @@ impl ExperimentTrials<'_> {
         format!("{question}{length}")
     }
 
-    /// Returns whether an earlier result lacks no measurement.
+    /// Returns whether an earlier result contains all measurements.
     fn is_complete(&self, earlier: &EarlierResult, directory: &Directory) -> Result<bool, Ending> {
         if self.experiment.description.gate.is_none() {
             return Ok(earlier.is_complete(&self.experiment));
@@ -234,7 +234,7 @@ impl Measurement for ExperimentTrials<'_> {
             Some(Ending::server(named(run, fault.message)))
         }));
         let gate = record.gate.as_ref();
-        // A gate excludes pairs with invalid runs. Wrong responses are a failure nevertheless.
+        // A gate excludes pairs with invalid runs, but unexpected responses are still a failure.
         let is_tolerant = gate.is_some_and(GateResult::tolerates_invalid_runs);
         all.extend(runs.iter().find_map(|run| {
             let invalid = endings::invalid(run, || joined(&run.validity.reasons))?;

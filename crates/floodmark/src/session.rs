@@ -1,4 +1,5 @@
-//! One measurement, from its flags to its exit code: what load, capacity, run and tune share.
+//! One measurement, from its flags to its exit code. The commands load, capacity, run and tune
+//! share this code.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -150,7 +151,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Starts to display progress and to export the events.
+    /// Starts displaying progress and exporting events.
     pub fn progress(&self, kind: LineKind) -> Progress<'_> {
         Progress::new(kind, self.output.quiet, self.stop, &self.export)
     }
@@ -162,7 +163,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Returns a result that was already complete, and says so.
+    /// Reports that a result is already complete, and returns it.
     pub fn complete(&self, directory: &Directory, record: Record) -> Measured {
         let path = directory.path().display();
         self.note(&format!(

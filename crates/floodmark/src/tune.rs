@@ -1,4 +1,4 @@
-//! `floodmark tune`: finds the smallest setting that performs nearly as well as the best.
+//! `floodmark tune`: finds the smallest knob values that perform within 2 % of the best.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::progress::LineKind;
 use crate::run::checked_plan;
 use crate::session::{Measured, Measurement, OutputArgs, Session};
 
-/// Find the smallest setting of a server's knobs that is within 2 % of the best.
+/// Find the smallest values of a server's knobs that perform within 2 % of the best.
 ///
 /// Starts with the default setting of one trial. If a full pool of threads or connections limits
 /// the server, raises the knob that sizes the pool; otherwise, tries a few values of each knob.
@@ -45,7 +45,7 @@ pub struct TuneArgs {
     #[arg(long = "for", value_name = "FIGURE", default_value = TuningGoal::Throughput.name(), value_parser = goal())]
     pub goal: TuningGoal,
 
-    /// Time limit, with a unit. The result is then the best setting so far
+    /// Time limit, with a unit; if the time runs out, the result is the best setting so far
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = positive_duration)]
     pub budget: Duration,
 
@@ -179,7 +179,7 @@ fn is_complete(record: &Record) -> bool {
     tuning.is_some_and(|tuning| tuning.ended == TuningEnd::Complete)
 }
 
-/// Returns an [`Ending`] if no setting has a figure.
+/// Returns an [`Ending`] if no setting was chosen, because none has a valid figure.
 fn no_result(record: &Record, tuning: &Tuning) -> Option<Ending> {
     if tuning.chosen.is_some() {
         return None;

@@ -81,9 +81,9 @@ fn run_alone() -> Result<(), Ending> {
     .map_err(failed)
 }
 
-/// Runs the agent in a child process, which gets stdin and stdout. Kills the agent if it is still
-/// running some time after stdin is closed: a stopped agent (SIGSTOP) cannot notice that its
-/// connection is closed.
+/// Runs the agent in a child process, which inherits stdin and stdout. Kills the agent if it is
+/// still running [`END_TIMEOUT`] after stdin is closed: a stopped agent (SIGSTOP) cannot notice
+/// that its connection is closed.
 fn guard() -> Result<(), Ending> {
     let mut command = Command::new(std::env::current_exe().map_err(failed)?);
     command.args(["worker", "--agent"]);

@@ -25,9 +25,9 @@ pub fn lock(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Runs `create` while no other process creates or sweeps entries in a directory. Creates the
-/// directory if necessary. Returns the locked entry. Once its file is closed, the entry is
-/// abandoned.
+/// Locks a directory and runs `create`, so that no other process creates or sweeps entries in the
+/// meantime. Creates the directory if necessary. Returns the locked entry. Once its file is closed,
+/// the entry is abandoned.
 pub(crate) fn create_in_use(
     directory: &Path,
     create: impl FnOnce() -> io::Result<File>,
@@ -40,7 +40,7 @@ pub(crate) fn create_in_use(
     Ok(entry)
 }
 
-/// Calls `remove` for each unused entry in a directory. The directory may be missing.
+/// Calls `remove` for each abandoned entry in a directory. The directory may be missing.
 pub(crate) fn sweep_abandoned(
     directory: &Path,
     mut remove: impl FnMut(&Path) -> io::Result<()>,

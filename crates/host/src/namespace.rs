@@ -39,7 +39,7 @@ impl Namespace {
     /// Creates a namespace. Its only interface is a loopback interface that is down.
     ///
     /// # Errors
-    /// This process may not create namespaces; see [`permit`].
+    /// This process is not allowed to create namespaces; see [`permit`].
     pub fn new() -> io::Result<Self> {
         // Use a separate thread, because a thread may not be allowed to return to its old
         // namespace.
@@ -132,8 +132,8 @@ const LOOPBACK: &str = "lo";
 /// All interfaces are up, and kernel settings keep their defaults.
 ///
 /// # Errors
-/// This process may not create namespaces (see [`crate::namespace::permit`]), or the kernel does
-/// not support virtual interfaces.
+/// This process is not allowed to create namespaces (see [`crate::namespace::permit`]), or the
+/// kernel does not support virtual interfaces.
 pub fn pair() -> io::Result<(Arc<Namespace>, Arc<Namespace>)> {
     let (client, server) = (Namespace::new()?, Namespace::new()?);
     client.within(|| join(&server))??;

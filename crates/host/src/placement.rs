@@ -85,8 +85,8 @@ impl Cpus {
         Ok(Cpus(sched_getaffinity(None)?))
     }
 
-    /// Splits the set into two halves. Returns `None` for a single CPU.
-    /// If the number of CPUs is odd, the first half gets the extra CPU.
+    /// Splits the set into two halves. Returns `None` for a single CPU. If the number of CPUs is
+    /// odd, the first half gets the extra CPU.
     #[must_use]
     pub fn halves(&self) -> Option<(Self, Self)> {
         let half = self.count().div_ceil(2) as usize;
@@ -165,9 +165,8 @@ pub struct Raised {
     pub now: u64,
 }
 
-/// Raises the soft limit on open files to `needed`, but at most to the hard limit.
-/// The new limit applies to this process and its future children. This function never lowers the
-/// limit.
+/// Raises the soft limit on open files to `needed`, but at most to the hard limit. The new limit
+/// applies to this process and its future children. This function never lowers the limit.
 ///
 /// # Errors
 /// The limit cannot be set. It then remains unchanged.

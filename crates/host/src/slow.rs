@@ -1,4 +1,4 @@
-//! Signals to sets of processes, and processes that are slowed down by stopping them periodically
+//! Sends signals to sets of processes, and slows processes down by stopping them periodically
 //! (SIGSTOP, SIGCONT).
 //!
 //! A helper process sends the signals and reads a pipe from its parent. When the pipe closes, the
@@ -40,8 +40,8 @@ impl Drop for ContinueOnDrop {
 /// Returns when the write end of the pipe `until` is closed, or when `stop` is set.
 ///
 /// # Errors
-/// This process may not send signals to one of the processes, or the kernel has no pidfd_open
-/// (before Linux 5.3).
+/// This process is not allowed to send signals to one of the processes, or the kernel has no
+/// pidfd_open (before Linux 5.3).
 pub fn serve(pids: &[u32], until: impl AsFd, stop: &Stop) -> io::Result<()> {
     let processes = ContinueOnDrop(ProcessSet::open(pids)?);
     let mut pipe = [PollFd::new(&until, PollFlags::empty())];
@@ -132,7 +132,7 @@ impl ProcessSet {
     /// Sends a signal to the processes that have not ended.
     ///
     /// # Errors
-    /// This process may not send signals to one of the processes.
+    /// This process is not allowed to send signals to one of the processes.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
         let send = |process| match pidfd_send_signal(process, signal) {
             Ok(()) | Err(Errno::SRCH) => Ok(()),
@@ -141,7 +141,7 @@ impl ProcessSet {
         self.0.iter().map(send).fold(Ok(()), Result::and)
     }
 
-    /// Waits up to `timeout` until all processes have ended. Returns whether they have.
+    /// Waits up to `timeout` for all processes to end. Returns whether all have ended.
     ///
     /// # Errors
     /// The kernel refuses to wait.

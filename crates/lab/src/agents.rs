@@ -1,4 +1,4 @@
-//! Sends the load of an attempt with several agents, and folds the part of each agent.
+//! Sends an attempt's load from several agents, and folds each agent's part of it.
 
 use floodmark_host::Stop;
 use floodmark_observe::Root;
@@ -54,7 +54,7 @@ pub(crate) fn run_load(
             runs.take(agent, event);
         }
         AgentsEvent::Merged(event) => {
-            // No agent has figures for a short last row.
+            // Skip a short last row, for which no agent has a rate.
             if matches!(*event, Event::Second(_)) && rates.iter().any(Option::is_some) {
                 let none = vec![None; rates.len()];
                 let ok_per_s = std::mem::replace(&mut rates, none);
@@ -68,7 +68,7 @@ pub(crate) fn run_load(
     end.failure
 }
 
-/// Returns the ok responses per second of a row; `None` for a row that is too short for a rate.
+/// Returns the ok responses per second of `row`, or `None` if the row is too short for a rate.
 fn ok_per_s(row: &SecondRow) -> Option<f64> {
     const MIN_LENGTH_S: f64 = 0.1;
     let length_s = row.to_ns.saturating_sub(row.from_ns) as f64 / 1e9;
@@ -80,7 +80,7 @@ fn ok_per_s(row: &SecondRow) -> Option<f64> {
 struct AgentRuns(Vec<JoinedRun>);
 
 impl AgentRuns {
-    /// Creates empty parts for `agents` agents. `plan` is the plan of the whole load.
+    /// Creates an empty part for each agent. `plan` is the plan of the whole load.
     fn new(id: &RunId, plan: &Plan, agents: usize) -> Self {
         // An agent's part has no figures for the groups of a mix.
         let plan = Plan {
@@ -102,7 +102,7 @@ impl AgentRuns {
     /// contains the IDs of the causes that the experiment expects.
     fn finish(self, facts: &[AgentFacts], expected: &[String]) -> Vec<AgentRun> {
         let here = Root::host().line("/proc/sys/kernel/random/boot_id");
-        // The agents that start divide the load.
+        // The load is divided among the agents that started.
         let started = facts.iter().filter(|facts| facts.cpus > 0).count();
         let mut index = 0;
         let parts = self.0.into_iter().zip(facts).map(|(mut part, facts)| {
@@ -115,7 +115,7 @@ impl AgentRuns {
     }
 }
 
-/// Judges an agent's part of a load, `run`.
+/// Returns an agent's part of a load with its validity. `run` contains the figures of this part.
 fn agent_run(run: &Run, facts: &AgentFacts, here: Option<&str>, expected: &[String]) -> AgentRun {
     let us = |ns: u64| ns as f64 / 1e3;
     let mut agent = AgentRun {
@@ -142,8 +142,8 @@ fn agent_run(run: &Run, facts: &AgentFacts, here: Option<&str>, expected: &[Stri
     agent
 }
 
-/// Returns the number of connections of the agent with this index. The threads of all agents divide
-/// the connections evenly.
+/// Returns the number of connections of the agent with this index. The connections are divided
+/// evenly among the threads of all agents.
 fn connections(plan: &Plan, index: u32, agents: u32) -> u32 {
     let agents = agents.max(1);
     let threads = (plan.connections / agents).clamp(1, plan.threads.max(1));

@@ -20,8 +20,8 @@ use crate::remote::RemoteObserver;
 pub enum Monitoring<'a> {
     /// Nothing.
     Off,
-    /// The host, the client, the server and its store. A server without a process id is found by
-    /// its address.
+    /// The host, the client, the server and its store. A server without a PID is found by its
+    /// address.
     Local(MonitorTargets),
     /// The host and the client. A remote observer samples the server on the server's host.
     Remote(&'a RemoteObserver),
@@ -74,8 +74,7 @@ impl<'a> AttemptMonitor<'a> {
         }
     }
 
-    /// Adds an agent, whose process id is `pid` on its host. Agents are added before the client is
-    /// ready.
+    /// Adds an agent, whose PID on its host is `pid`. Agents are added before the client is ready.
     pub fn agent(&mut self, pid: u32) {
         self.agents.push(pid);
     }
@@ -167,7 +166,7 @@ fn used_since(last: &mut Option<UsedCpu>, now: Option<UsedCpu>) -> Option<Server
     })
 }
 
-/// Interval between two checks. An exit time is late by at most this interval.
+/// Interval between two checks, and thus the maximum error of an exit time.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Monitors processes and records when they exit. Dropping the monitor ends the checks.
@@ -180,7 +179,7 @@ pub struct ExitMonitor {
 }
 
 impl ExitMonitor {
-    /// Starts monitoring processes. Each entry is a name for messages and a process id.
+    /// Starts monitoring processes. Each entry consists of a name for messages and a PID.
     #[must_use]
     pub fn start(mut processes: Vec<(String, u32)>) -> Self {
         let exits: Arc<Mutex<Vec<(String, Instant)>>> = Arc::default();

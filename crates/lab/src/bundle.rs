@@ -16,7 +16,7 @@ use tar::{Archive, Entry};
 /// All files as a compressed tar archive. The build script creates it.
 static ARCHIVE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/bundle.tar.gz"));
 
-/// Directory below the cache directory: the version, and a hash of the embedded files.
+/// Path within the cache directory. It contains the version and a hash of the embedded files.
 const DIRECTORY: &str = concat!(
     "floodmark/",
     env!("CARGO_PKG_VERSION"),
@@ -27,7 +27,7 @@ const DIRECTORY: &str = concat!(
 /// Reason why the embedded files cannot be unpacked.
 #[derive(Debug, thiserror::Error)]
 pub enum BundleError {
-    /// No variable names the cache directory.
+    /// No environment variable specifies the cache directory.
     #[error(
         "cannot unpack the embedded experiments: neither XDG_CACHE_HOME nor HOME is an absolute path; set XDG_CACHE_HOME to a writable directory"
     )]
@@ -53,7 +53,7 @@ pub fn paths() -> Vec<String> {
 }
 
 /// Writes the embedded files to `floodmark/VERSION-HASH` in the user's cache directory
-/// (`XDG_CACHE_HOME`, or `~/.cache`), unless they are there. Returns that directory.
+/// (`XDG_CACHE_HOME`, or `~/.cache`), unless they already exist there. Returns that directory.
 ///
 /// # Errors
 /// There is no cache directory, or a file cannot be written.

@@ -19,7 +19,7 @@ pub const RECORD: &str = "record.json";
 
 /// Maximum number of results kept in the temporary directory.
 const KEPT_RESULTS: usize = 20;
-/// Memory-backed directory of most Linux hosts.
+/// Memory-backed directory on most Linux hosts.
 const MEMORY: &str = "/dev/shm";
 
 /// An open result directory.
@@ -229,8 +229,8 @@ pub fn own_memory() -> Result<PathBuf, FileError> {
     }
 }
 
-/// Creates a directory that only its owner can change, or checks an existing one. Another user may
-/// have put a symbolic link or a directory there.
+/// Creates a directory that only its owner can change. Checks an existing directory, because
+/// another user may have created it or put a symbolic link there.
 fn own_directory(path: &Path, user: u32) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),

@@ -1,4 +1,5 @@
-//! Folds `events.jsonl` into the record, also while the load of a run is sent.
+//! Folds `events.jsonl` into the record. Also folds the events of a single run while its load is
+//! sent.
 //!
 //! The file is read twice, so that memory use does not grow with the run's length. The first pass
 //! reads everything except histograms and determines the windows. The second pass adds up the
@@ -414,9 +415,9 @@ impl JoinedRun {
         fold_run(self.events, window, &self.times)
     }
 
-    /// Returns the part of the run from `from_ns` on, if only rows of this part were added. Its
-    /// requests are those of the part, but errors by name, groups and CPU time are those of the
-    /// whole run.
+    /// Returns the part of the run that starts at `from_ns`. Only rows of this part may have been
+    /// added. The requests are those of the part, but the errors by name, the groups and the CPU
+    /// time are those of the whole run.
     pub fn finish_from(mut self, from_ns: u64) -> Run {
         self.events.complete();
         self.join_rows();
@@ -431,7 +432,7 @@ impl JoinedRun {
     }
 }
 
-/// Returns one row for two consecutive parts of a measurement, without histograms.
+/// Joins two consecutive parts of a measurement into one row, without histograms.
 fn joined(mut row: SecondRow, next: &SecondRow) -> SecondRow {
     row.counts.merge(&next.counts);
     GroupRow::merge_each(&mut row.groups, &next.groups);

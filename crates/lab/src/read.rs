@@ -21,8 +21,7 @@ pub fn read(path: &Path) -> Result<Record, FileError> {
     read_if_any(path)?.ok_or_else(|| no_result(path))
 }
 
-/// Reads the record at a path, or the records of all result directories in that path, sorted by
-/// name.
+/// Reads the record at a path, or the records of all result directories in it, sorted by name.
 ///
 /// # Errors
 /// See [`read`].
@@ -107,7 +106,7 @@ fn read_file(path: &Path) -> Result<Record, FileError> {
     let known = 1..=u64::from(SCHEMA_VERSION);
     if let Some(found) = version.filter(|found| !known.contains(found)) {
         let what = format!(
-            "schema version {found} is not supported (expected 1 to {SCHEMA_VERSION}); use the floodmark version that wrote it"
+            "schema version {found} is not supported (expected 1 to {SCHEMA_VERSION}); use the floodmark version that wrote this record"
         );
         return Err(FileError::in_file(path, what));
     }
@@ -122,7 +121,7 @@ fn read_file(path: &Path) -> Result<Record, FileError> {
             ),
         }
     })?;
-    // Reading converts the fields of earlier versions.
+    // Deserialization has converted the fields of earlier versions.
     record.schema = SCHEMA_VERSION;
     Ok(record)
 }

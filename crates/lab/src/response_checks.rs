@@ -178,7 +178,7 @@ fn found_items(
     }
     if file.count == 0 && file.unreadable > 0 {
         return Err(format!(
-            "{}: no item has an integer there (items found: {}); correct the pointer",
+            "{}: no item has an integer at this JSON pointer (items found: {}); correct the pointer",
             api.show_value_places(),
             show_count(file.unreadable)
         ));

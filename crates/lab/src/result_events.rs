@@ -62,7 +62,7 @@ impl ResultEvents {
         Ok(all)
     }
 
-    /// Reads the events of a result to resume.
+    /// Reads the events of a result that will be resumed.
     ///
     /// # Errors
     /// Fails like [`ResultEvents::read`]. The error is a message for the command line.
@@ -137,7 +137,7 @@ impl ResultEvents {
     }
 }
 
-/// Returns the error message for a result that is not the one of the command line.
+/// Returns the error message for a result that does not match the command line.
 pub fn differs(directory: &Path, what: &str) -> String {
     format!(
         "--resume {}: {what}; repeat the original command line, or start again without --resume",
@@ -176,14 +176,14 @@ pub fn each_event(
 /// The crash rounds of one trial.
 #[derive(Debug)]
 pub struct CrashEvents {
-    /// Start of the first round. After a resumption, `first_number` is from the last resumption.
+    /// Event at the start of the first round. Each resumption updates its `first_number`.
     pub began: CrashBegan,
     /// The complete rounds.
     pub rounds: Vec<CrashRound>,
 }
 
 impl CrashEvents {
-    /// Adds the start of a trial's rounds. A resumed trial starts again.
+    /// Adds a start of a trial's rounds. A resumed trial has several starts.
     pub fn begin(all: &mut Vec<Self>, began: CrashBegan) {
         let mut trials = all.iter_mut();
         match trials.find(|trial| trial.began.trial == began.trial) {

@@ -55,8 +55,8 @@ pub struct RunEvents {
     pub ended: bool,
     /// Why the run is incomplete.
     pub cut_short: Option<String>,
-    /// Whether the record leaves out this run: a later run replaced it, or it was a trial of a
-    /// search for the capacity.
+    /// Whether the record omits this run, because it was superseded by a later run or was a trial
+    /// of a capacity search.
     pub left_out: bool,
 }
 
@@ -260,7 +260,7 @@ fn failed(counts: &Counts) -> u64 {
     counts.ended() - counts.ok + counts.connect_failed
 }
 
-/// The histograms, by kind of time. A missing histogram counts as empty.
+/// Histograms by kind of time. A missing histogram counts as empty.
 #[derive(Debug, Default)]
 pub struct TimeHistograms(BTreeMap<TimeKind, Histogram>);
 
@@ -292,7 +292,7 @@ impl TimeHistograms {
         self.0.get(&kind)?.min()
     }
 
-    /// Returns the distribution of one kind of time, or `None` without times.
+    /// Returns the distribution of one kind of time, or `None` if no times were recorded.
     pub fn buckets(&self, kind: TimeKind) -> Option<TimeBuckets> {
         TimeBuckets::of(self.0.get(&kind)?.recorded())
     }
@@ -312,10 +312,10 @@ impl TimeHistograms {
 /// Length of a step in ns: one part.
 const STEP_NS: u64 = 100_000_000;
 
-/// Maximum number of steps: 30 s, and the drain.
+/// Maximum number of steps: enough for 30 s of load and 1 s of drain.
 const MAX_STEPS: usize = 310;
 
-/// Counts the ok responses of a measurement by step.
+/// Counts the ok responses in each step of a measurement.
 #[derive(Debug, Default)]
 pub struct FineThroughputCounter {
     ok: Vec<u64>,

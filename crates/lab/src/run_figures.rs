@@ -1,7 +1,8 @@
 //! Figures for a run's window, its rate steps and its mix groups, and the CPU use of its server and
 //! store from sampled series.
 //!
-//! The counts of groups come from the rows. Their times come from the worker's last event.
+//! The counts of a group come from the rows. The times of a group come from the worker's last
+//! event.
 
 use std::collections::BTreeMap;
 
@@ -288,7 +289,7 @@ impl<'a> CpuSeries<'a> {
         })
     }
 
-    /// Returns whether the measurement took at least one step. The CPU time of a shorter
+    /// Returns whether the measurement lasted at least one sampling step. The CPU time of a shorter
     /// measurement cannot be separated from the CPU time before and after.
     fn has_whole_step(&self) -> bool {
         self.to_ms - self.from_ms >= self.user.step_ms as f64
@@ -308,8 +309,9 @@ impl<'a> CpuSeries<'a> {
         (sum(self.user), sum(self.system))
     }
 
-    /// Returns the mean number of user and system CPUs used between two times, in seconds from the
-    /// start of the measurement. Returns `None` if too little of this time was sampled.
+    /// Returns the mean number of CPUs used in user and in system mode between two times. The times
+    /// are in seconds from the start of the measurement. Returns `None` if too little of this time
+    /// was sampled.
     fn cpus(&self, from_s: f64, to_s: f64) -> Option<(f64, f64)> {
         let at = |s: f64| self.from_ms + s * 1e3;
         // Sampling may end before the last second.
@@ -325,7 +327,7 @@ impl<'a> CpuSeries<'a> {
 }
 
 /// Returns the CPU time of the server or store since the start of the measurement. `sent` is the
-/// number of requests. Returns `None` if the measurement was shorter than a sampling step.
+/// number of requests sent. Returns `None` if the measurement was shorter than a sampling step.
 pub fn cpu_used(observed: &Observed, role: Role, sent: u64) -> Option<Server> {
     let seen = match role {
         Role::Store => observed.store.clone()?,
@@ -344,8 +346,8 @@ pub fn cpu_used(observed: &Observed, role: Role, sent: u64) -> Option<Server> {
     })
 }
 
-/// Returns the length of a sampling step in ms if the measurement was shorter. The CPU use of
-/// server and store is then unknown.
+/// Returns the length of a sampling step, in ms, if the measurement was shorter than one step. In
+/// this case, the CPU use of server and store is unknown.
 pub fn cpu_too_short(observed: &Observed) -> Option<u64> {
     let roles = [Role::Server, Role::Store].into_iter();
     let mut series = roles.filter_map(|role| CpuSeries::of(observed, role));

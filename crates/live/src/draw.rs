@@ -74,7 +74,7 @@ impl Page<'_> {
         Line::from(spans)
     }
 
-    /// Returns the keys that can be pressed.
+    /// Returns the line that lists the available keys.
     fn keys(&self) -> Line<'static> {
         let text = match (self.has_keys, self.is_paused) {
             (true, false) => "q end and report · p pause",
@@ -92,7 +92,7 @@ impl Page<'_> {
     }
 }
 
-/// Returns an area without its first rows.
+/// Returns `area` without its first `rows` rows.
 fn below(area: Rect, rows: u16) -> Rect {
     Rect {
         y: area.y + rows.min(area.height),
@@ -158,10 +158,10 @@ impl Theme {
     }
 }
 
-/// Rows of the panels for outcomes and CPU.
+/// Height, in rows, of the outcome and CPU panels.
 const COUNTS: u16 = 6;
 
-/// Minimum rows of the panels for throughput and response time.
+/// Minimum height, in rows, of the throughput and response time panels.
 const FIGURES: u16 = 7;
 
 /// Draws the full layout, for 80×24 and larger terminals.
@@ -170,7 +170,7 @@ fn draw_wide(page: &Page<'_>, area: Rect, buffer: &mut Buffer) {
     let suspicion = page.suspicion();
     // Heading, progress bar and keys.
     let spare = area.height - FIGURES - COUNTS - 3 - u16::from(suspicion.is_some());
-    // Without lists, the messages are the only account of the progress (`tune`).
+    // Without lists (`tune`), only the messages show progress.
     let has_lists = !state.trials.trials.is_empty() || state.search.is_some();
     let most_messages = area.height / if has_lists { 12 } else { 4 };
     let messages = (page.messages.len() as u16).min(most_messages);
@@ -226,8 +226,7 @@ fn draw_wide(page: &Page<'_>, area: Rect, buffer: &mut Buffer) {
     put(buffer, keys, [page.keys()]);
 }
 
-/// Divides `spare` rows between two lists. The second list gets at least half of the rows that it
-/// needs.
+/// Divides `spare` rows between two lists. Up to half of the rows are reserved for the second list.
 fn shares([first, second]: [usize; 2], spare: u16) -> [u16; 2] {
     let spare = usize::from(spare);
     let reserved = second.min(spare / 2);
@@ -236,7 +235,7 @@ fn shares([first, second]: [usize; 2], spare: u16) -> [u16; 2] {
     [first as u16, second as u16]
 }
 
-/// Splits an area into two columns with a gap.
+/// Splits an area into two columns with a gap between them.
 fn halves(area: Rect) -> [Rect; 2] {
     Layout::horizontal([Constraint::Fill(1), Constraint::Fill(1)])
         .spacing(2)
@@ -252,7 +251,7 @@ fn headline(page: &Page<'_>) -> Line<'static> {
     Line::from(vec![page.theme.strong(url), Span::raw(format!("  {plan}"))])
 }
 
-/// Draws the reduced layout, for terminals from 40×10.
+/// Draws the reduced layout, for 40×10 and larger terminals.
 fn draw_narrow(page: &Page<'_>, area: Rect, buffer: &mut Buffer) {
     let mut lines = vec![position(page), page.progress(area.width)];
     if let Some(run) = &page.state.run {
@@ -365,7 +364,7 @@ fn bars(page: &Page<'_>, values: &[u64], area: Rect, buffer: &mut Buffer) {
         .render(area, buffer);
 }
 
-/// Draws percentiles of the response time, and its histogram in the current phase.
+/// Draws percentiles of the response time, and a histogram for the current phase.
 fn draw_times(page: &Page<'_>, run: &RunProgress, area: Rect, buffer: &mut Buffer) {
     let area = title(page, "response time", area, buffer);
     let second = run.last.response.as_ref();
@@ -402,7 +401,7 @@ fn draw_times(page: &Page<'_>, run: &RunProgress, area: Rect, buffer: &mut Buffe
     );
 }
 
-/// Formats a time in nanoseconds, or "–" if there is none.
+/// Formats a time in nanoseconds. `None` becomes "–".
 fn time(ns: Option<u64>) -> String {
     ns.map_or_else(|| "–".to_owned(), |ns| show_ns(ns as f64))
 }
@@ -432,7 +431,7 @@ fn outcome_lines(page: &Page<'_>, run: &RunProgress) -> Vec<Line<'static>> {
     lines
 }
 
-/// Draws the CPUs that each role used in the last second.
+/// Draws the CPU use of each role, and of other programs, in the last second.
 fn draw_cpus(page: &Page<'_>, run: &RunProgress, area: Rect, buffer: &mut Buffer) {
     let host = run.host_cpus();
     let text = match host {
@@ -454,8 +453,8 @@ fn draw_cpus(page: &Page<'_>, run: &RunProgress, area: Rect, buffer: &mut Buffer
     );
 }
 
-/// Returns the CPUs that client, server, store and other programs used in the last second, if
-/// known.
+/// Returns the number of CPUs that client, server, store and other programs used in the last
+/// second. Omits unknown numbers.
 fn used_cpus(run: &RunProgress) -> Vec<(&'static str, f64)> {
     if run.history.is_empty() {
         return Vec::new();
@@ -510,7 +509,7 @@ fn trial_line(page: &Page<'_>, trial: &TrialProgress, is_current: bool) -> Line<
     Line::from(spans)
 }
 
-/// Draws the last steps of a search. Each row shows the interval that the search had left.
+/// Draws the last steps of a search. Each row shows the interval that remained after the step.
 fn draw_search(page: &Page<'_>, search: &SearchProgress, area: Rect, buffer: &mut Buffer) {
     let area = title(page, "search", area, buffer);
     put(buffer, area, [search.line.clone()]);
@@ -550,8 +549,7 @@ fn step_line(
     ])
 }
 
-/// Draws an interval as a line from its lower to its upper end, and the rate of the trial as a
-/// sign.
+/// Draws an interval as a line from its lower to its upper end, and the trial's rate as a symbol.
 fn interval(step: &BracketStep, (from, to): (f64, f64), width: usize) -> String {
     let last = width.saturating_sub(1);
     let column = |rate: f64| {

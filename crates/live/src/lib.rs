@@ -1,8 +1,8 @@
 //! The live view: shows a running load, experiment or search on a terminal.
 //!
 //! [`LiveState`] collects figures from events, `draw` lays them out, `screen` owns the terminal,
-//! and [`LiveView`] draws in a thread of its own. Only `screen` and [`LiveView`] do I/O. The view
-//! never changes what is measured or recorded, except that the key `q` requests a stop.
+//! and [`LiveView`] draws on its own thread. Only `screen` and [`LiveView`] do I/O. The view never
+//! changes what is measured or recorded, except that the key `q` requests a stop.
 
 mod draw;
 mod progress;

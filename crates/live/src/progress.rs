@@ -14,7 +14,7 @@ use floodmark_record::watch::{HostUsed, ServerUsed};
 use floodmark_report::{Emphasis, Style, count_of, describe_plan, rate, seconds};
 use floodmark_stats::Histogram;
 
-/// Minimum time over which rates and CPU use are shown. CPU time is only accurate to a few
+/// Minimum period over which rates and CPU use are averaged. CPU time is only accurate to a few
 /// milliseconds.
 const MIN_LENGTH_S: f64 = 0.1;
 
@@ -25,7 +25,7 @@ const REPORTS_PER_LINE: u32 = 10;
 /// Maximum number of seconds in the throughput history. The oldest second is dropped first.
 const MAX_HISTORY: usize = 512;
 
-/// Number of seconds that a suspicion covers. A single slow second supports no suspicion.
+/// Number of seconds on which a suspicion is based. A single slow second is not enough.
 const RECENT_S: usize = 3;
 
 /// Maximum length of a run that prints a line every 5 s if there is no terminal. Longer runs print
@@ -66,7 +66,7 @@ pub(crate) struct RunProgress {
     elapsed_s: f64,
     /// Totals of the current phase.
     counts: Counts,
-    /// Totals of the parts of the second that has no row yet.
+    /// Totals of the current second's parts, until its row replaces them.
     parts: Counts,
     /// Ok responses in the sending window of the current phase.
     ok_in_window: u64,
@@ -80,7 +80,7 @@ pub(crate) struct RunProgress {
 /// Figures of the last second.
 #[derive(Clone, Default)]
 pub(crate) struct LastSecond {
-    /// Ok responses per second, or so far in the first second.
+    /// Ok responses per second. In the first second, the rate so far.
     pub(crate) ok_per_s: f64,
     intended_per_s: f64,
     counts: Counts,
@@ -91,7 +91,7 @@ pub(crate) struct LastSecond {
     cpus: [Option<f64>; 3],
     host: Option<HostUsed>,
     open_connections: u64,
-    /// Ok responses per second of each agent; `None` for a silent one. Empty without agents.
+    /// Ok responses per second of each agent; `None` for a silent agent. Empty without agents.
     agents_per_s: Vec<Option<f64>>,
 }
 
@@ -135,7 +135,7 @@ impl RunProgress {
         }
     }
 
-    /// Adds a part of a second. The row of this second replaces its parts.
+    /// Adds a part of a second. The row for this second later replaces its parts.
     fn add_part(&mut self, part: &PartRow) {
         self.enter(part.phase);
         self.parts.merge(&part.sums.counts);
@@ -147,7 +147,7 @@ impl RunProgress {
         }
     }
 
-    /// Forgets the warm-up when the measurement starts.
+    /// Discards the figures of the warm-up when the measurement starts.
     fn enter(&mut self, phase: Phase) {
         let warming_up = phase == Phase::Warmup;
         if warming_up != self.warming_up {
@@ -197,7 +197,8 @@ impl RunProgress {
         self.suspicion = self.recent().and_then(|recent| recent.suspicion());
     }
 
-    /// Returns the figures of the last three seconds, or `None` if the run is shorter.
+    /// Returns the figures of the last three seconds, or `None` before the third second of a phase
+    /// ends.
     fn recent(&self) -> Option<RecentFigures> {
         if self.recent.len() < RECENT_S {
             return None;
@@ -234,7 +235,7 @@ impl RunProgress {
         Some((host.total_s / host.over_s).round().max(1.0))
     }
 
-    /// Returns the CPUs that other programs used in the last second, if known.
+    /// Returns the number of CPUs that other programs used in the last second, if known.
     pub(crate) fn other_cpus(&self) -> Option<f64> {
         let host = self.last.host?;
         let [client, server_cpus, store_cpus] = self.last.cpus;
@@ -248,7 +249,7 @@ impl RunProgress {
         figures.other_cpus()
     }
 
-    /// Returns the figures of the run, which has ended.
+    /// Returns the final figures of the run.
     pub(crate) fn attempt(&self, end: &WorkerEnd) -> AttemptFigures {
         let window_s = end.window_ns as f64 / 1e9;
         AttemptFigures {
@@ -265,8 +266,8 @@ impl RunProgress {
         counts
     }
 
-    /// Returns the CPUs that client, server and store used in the last second; `None` for processes
-    /// that are not monitored.
+    /// Returns the number of CPUs that client, server and store used in the last second; `None` for
+    /// processes that are not monitored.
     pub(crate) fn role_cpus(&self) -> [(&'static str, Option<f64>); 3] {
         let [client, server, store] = self.last.cpus;
         [("client", client), ("server", server), ("store", store)]
@@ -300,7 +301,7 @@ impl RunProgress {
         }
     }
 
-    /// Returns the number of opened connections for a log or pipe, about every 5 s.
+    /// Returns a line with the number of opened connections for a log or pipe, about every 5 s.
     pub(crate) fn plain_opening_line(&mut self, report: &Connecting) -> Option<String> {
         self.reports += 1;
         let due = self.reports.is_multiple_of(REPORTS_PER_LINE);
@@ -452,7 +453,8 @@ impl RunProgress {
         }
     }
 
-    /// Estimates the time for the rest of `requests` in seconds. The estimate may be infinite.
+    /// Estimates how long the rest of `requests` will take, in seconds. The estimate may be
+    /// infinite.
     fn left_of(&self, requests: u64) -> f64 {
         let done = self.done();
         requests.saturating_sub(done) as f64 * self.elapsed_s / done as f64
@@ -489,7 +491,7 @@ impl From<&ClientRan> for AttemptFigures {
     }
 }
 
-/// Describes how many connections have been opened before the run.
+/// Describes the progress of opening connections before the run.
 fn opening_line(report: &Connecting) -> String {
     let (open, all) = (show_count(report.standing), show_count(report.of));
     let failed = match report.failed {

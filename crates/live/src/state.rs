@@ -1,4 +1,4 @@
-//! What the live view and the progress lines show, collected from events: the current run, the
+//! State of the live view and the progress lines, collected from events: the current run, the
 //! trials of an experiment, or the trials of a search and its remaining interval.
 
 use floodmark_record::Event;
@@ -7,7 +7,7 @@ use floodmark_report::{Style, capacity_progress_line};
 
 use crate::progress::{AttemptFigures, RunProgress};
 
-/// The progress of a load, search or experiment. Memory use is limited, except for one entry per
+/// The progress of a load, search or experiment. Memory use is bounded, except for one entry per
 /// trial.
 #[derive(Default)]
 pub struct LiveState {
@@ -74,7 +74,8 @@ impl LiveState {
         &self.position
     }
 
-    /// Returns the progress of the run in one line of at most `style.width` columns.
+    /// Returns the progress of the run in one line. The line has fewer than `style.width` columns,
+    /// except while connections are being opened.
     #[must_use]
     pub fn run_line(&self, style: Style) -> String {
         let Some(run) = &self.run else {
@@ -93,7 +94,7 @@ impl LiveState {
         line.chars().take(width.saturating_sub(1)).collect()
     }
 
-    /// Returns the line that a log or pipe gets after an event, about every 5 to 10 s.
+    /// Returns the progress line to write to a log or pipe after `event`, about every 5 to 10 s.
     pub fn plain_line(&mut self, event: &Event) -> Option<String> {
         let progress = self.run.as_mut()?;
         match event {
@@ -175,7 +176,7 @@ impl SearchProgress {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TrialProgress {
     pub(crate) name: String,
-    /// Number of planned attempts, over all server processes.
+    /// Number of attempts planned for all server processes.
     pub(crate) planned: usize,
     /// Completed attempts.
     pub(crate) attempts: Vec<AttemptFigures>,
@@ -183,7 +184,8 @@ pub(crate) struct TrialProgress {
 }
 
 impl TrialProgress {
-    /// Returns the mean throughput, the largest p99, and the sum of requests that were not ok.
+    /// Returns the mean throughput, the largest p99, and the total number of requests that were not
+    /// ok.
     pub(crate) fn figures(&self) -> AttemptFigures {
         let rates = self.attempts.iter().filter_map(|of| of.ok_per_s);
         let (sum, n) = rates.fold((0.0, 0), |(sum, n), per_s| (sum + per_s, n + 1));
@@ -205,7 +207,7 @@ pub(crate) struct TrialList {
 }
 
 impl TrialList {
-    /// Creates the list from the trial of each planned attempt.
+    /// Creates the list from the trial names of the planned attempts.
     pub(crate) fn new(attempts: impl IntoIterator<Item = String>, are_searches: bool) -> Self {
         let mut list = TrialList {
             are_searches,

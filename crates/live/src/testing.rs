@@ -31,7 +31,7 @@ fn open_plan(schedule: Schedule) -> Plan {
     plan
 }
 
-/// Returns a plan with three steps in 10 s.
+/// Returns a plan with three steps that take 10 s in total.
 pub(crate) fn steps_plan() -> Plan {
     let steps = [1000.0, 2000.0, 5000.0].map(|rate_per_s| RateStep {
         rate_per_s,
@@ -58,7 +58,7 @@ pub(crate) fn replay_plan() -> Plan {
     open_plan(Schedule::Replay { replay, requests })
 }
 
-/// Returns one second with `ok` responses that took up to 1000 µs, and `failed` resets.
+/// Returns one second with `ok` responses that took up to 1 ms, and `failed` resets.
 pub(crate) fn second_row(index: u64, ok: u64, failed: u64) -> SecondRow {
     let Event::Second(row) = second(index, ok, failed) else {
         unreachable!("a second is a row")

@@ -41,7 +41,7 @@ use crate::worker::{self, BackendWork, StopFlag, WorkerError};
 /// Maximum length of a phase in multiples of its planned length. Slow responses extend turns.
 const MAX_EXTENSION: u64 = 4;
 
-/// The plans and requests of both sides, and what all threads share.
+/// The plans and requests of both sides, and the state that all threads share.
 struct Sides<'a> {
     plans: [&'a Plan; 2],
     requests: [Vec<EncodedRequest>; 2],
@@ -244,7 +244,7 @@ struct ThreadJob<'a> {
 }
 
 impl ThreadJob<'_> {
-    /// Runs the thread with a backend per side.
+    /// Runs the thread with one backend for each side.
     fn load(self) -> Result<(), WorkerError> {
         let (sides, share) = (self.sides, self.share);
         let servers = [0, 1].map(|side: usize| (sides.plans[side], &*sides.requests[side]));

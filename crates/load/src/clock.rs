@@ -1,5 +1,5 @@
-//! The clock for all times in a worker: monotonic nanoseconds since a common origin, and clocks
-//! that the kernel reads.
+//! The clock for all times in a worker (monotonic nanoseconds since a common origin), and clocks
+//! that are read with a system call.
 
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
 //! The engine's view of a connection: its state, its request and its response reader. Lists of
-//! connections store their links in the connections, so each operation takes constant time and
-//! allocates no memory.
+//! connections store their links in the connection slots, so each list operation takes constant
+//! time and allocates no memory.
 
 use floodmark_wire::Reader;
 
@@ -87,7 +87,7 @@ impl Default for Link {
 /// A doubly linked list of connections.
 #[derive(Debug, Default)]
 pub struct List {
-    /// The first connection is after this link, and the last connection is before it.
+    /// Ends of the list: `after` is the first connection, and `before` is the last connection.
     ends: Link,
 }
 

@@ -101,7 +101,8 @@ impl TlsFailure {
         }
     }
 
-    /// The server closed the connection during the handshake, possibly with an error.
+    /// Creates the failure of a handshake during which the server closed the connection, possibly
+    /// with an error.
     pub fn closed_in_handshake(error: Option<io::Error>) -> Self {
         let mut detail = "the server closed the connection during the handshake".to_owned();
         if let Some(error) = error {
@@ -110,8 +111,8 @@ impl TlsFailure {
         Self::new("tls_closed_in_handshake", detail)
     }
 
-    /// The connection ended without close_notify, so the response may be truncated (RFC 8446,
-    /// section 6.1).
+    /// Creates the failure of a connection that ended without close_notify. The response may be
+    /// truncated (RFC 8446, section 6.1).
     pub fn truncated() -> Self {
         let detail = "the server closed the connection without close_notify";
         Self::new("tls_closed_without_notify", detail.to_owned())

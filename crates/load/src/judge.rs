@@ -219,7 +219,8 @@ impl ScoreResponse {
         serde_json::from_slice(body).ok()
     }
 
-    /// Returns whether the average is the total divided by the number of scores.
+    /// Returns whether the average equals the total divided by the number of scores, within the
+    /// tolerance.
     #[must_use]
     pub fn averages(&self) -> bool {
         let exact = self.total_score / self.number_of_trials as f64;

@@ -42,8 +42,8 @@ impl KeptResponses {
         }
     }
 
-    /// Keeps the content of the response to a connection's request, whose outcome was known at
-    /// `done`.
+    /// Keeps the content of the response to the connection's current request. The outcome of the
+    /// request was known at `done`.
     pub fn add(&mut self, content: CheckedContent, connection: &mut ConnectionSlot, done: Ns) {
         let Moments { pick, sent, .. } = connection.moments;
         let (number, words) = match content {
@@ -154,8 +154,8 @@ fn show(shown: &mut Vec<String>, words: impl FnOnce() -> String) {
     }
 }
 
-/// Maximum length of a kept body in bytes. One byte more than the excerpt shows that a body is
-/// longer.
+/// Maximum length of a kept body in bytes. The additional byte shows that a body is longer than the
+/// excerpt.
 pub const MAX_KEPT: usize = MAX_EXCERPT + 1;
 
 /// Bodies kept by one thread, by status. Only a new status allocates memory.
@@ -175,7 +175,7 @@ impl NotOkBodies {
         self.0.insert(status, body.to_vec());
     }
 
-    /// Returns the responses to which the bodies belong.
+    /// Returns the kept statuses, with an excerpt of each body.
     pub fn responses(&self) -> Vec<NotOkResponse> {
         let responses = self.0.iter();
         responses

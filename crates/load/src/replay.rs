@@ -58,8 +58,8 @@ pub struct Recording {
     pub remark: Option<String>,
 }
 
-/// Reads the timestamps in a file. The replay starts with the first timestamp and is `speed` times
-/// as fast as the file.
+/// Reads the timestamps in a file. The replay starts with the first timestamp and runs `speed`
+/// times as fast as the recorded traffic.
 ///
 /// A line is a timestamp, or an access log line that contains a timestamp in brackets
 /// (`[21/Nov/2026:16:08:16 +0000]`). Blank lines and lines that start with `#` are skipped.
@@ -185,8 +185,8 @@ fn most_within_a_second(times: &[u64]) -> u64 {
     counts.max().unwrap_or(0) as u64
 }
 
-/// Returns a remark if all timestamps are whole seconds, which is the default in server logs.
-/// All requests in a second then seem to arrive at once.
+/// Returns a remark if all timestamps are whole seconds, as is the default in server logs, and some
+/// are equal. All requests in a second then seem to arrive at once.
 fn coarse(stamps: &[u64]) -> Option<String> {
     let whole = stamps.iter().all(|stamp| stamp % NS_PER_S == 0);
     let together = stamps.windows(2).filter(|two| two[0] == two[1]).count();
@@ -232,7 +232,7 @@ fn parse(text: &str, unit: TimestampUnit) -> Result<u64, String> {
         )
     };
     if text.contains('[') {
-        // Syslog lines contain the process id in brackets before the server's text.
+        // Syslog lines contain the PID in brackets before the server's text.
         return text
             .split('[')
             .skip(1)

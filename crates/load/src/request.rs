@@ -351,7 +351,7 @@ impl Varying {
     }
 }
 
-/// Maximum number of digits in a number.
+/// Maximum number of decimal digits in a 64-bit number.
 const LONGEST_NUMBER: usize = 20;
 
 /// Number of characters in a UUID.
@@ -364,8 +364,8 @@ const KEY: &[u8] = b"{key}";
 /// In the requests of a check, `{key}` is replaced as well.
 ///
 /// All other braces are literal. A JSON body is therefore sent unchanged, because JSON cannot
-/// contain `{seq}` outside strings. Inside strings, `{{seq}}` represents a literal `{seq}`. The
-/// other placeholders follow the same rule.
+/// contain `{seq}` outside strings. To send a literal `{seq}`, write `{{seq}}`. The other
+/// placeholders follow the same rule.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequestTemplate {
     parts: Vec<TemplatePart>,
@@ -465,7 +465,7 @@ impl RequestTemplate {
         self.parts.is_empty()
     }
 
-    /// Returns whether the literal text contains a byte.
+    /// Returns whether the literal text contains `byte`.
     #[must_use]
     pub fn holds(&self, byte: u8) -> bool {
         let in_text =

@@ -4,7 +4,7 @@
 //! constant   |   |   |   |   |   |      every 1/rate, the first at 0
 //! poisson    | |      |  |||     |      exponential gaps of mean 1/rate
 //! burst      ||||||||||            .    N at equal gaps within T, then nothing
-//! ramp       |    |   |  |  | | |||     linear change of rate; constant or Poisson, see [`Course`]
+//! ramp       |    |   |  |  | | |||     linear change in rate; constant or Poisson, see [`Course`]
 //! steps      |   |   | | | | |||||||    one rate after another; constant or Poisson
 //! replay     ||  |       | || |   |  .  as in a file of timestamps
 //!            0                     end
@@ -180,13 +180,16 @@ const LAST_BITS: f64 = 1e-12;
 /// in order.
 ///
 /// ```text
-/// Λ(t), arrivals expected by t        constant: arrival k is at Λ⁻¹(k)
-///   │            ·                    poisson:  arrival k is at Λ⁻¹(S), S the sum of k + 1 exponential gaps of mean 1
-/// k ├─────────·
-///   │      ·  │                       Transforming the time of a Poisson process of rate 1 in this way yields one of
-///   │  ·      │                       rate λ(t) = Λ'(t): E. Çinlar, Introduction to Stochastic Processes (1975), ch. 4.
+/// Λ(t), arrivals expected by t
+///   │            ·                    constant: arrival k is at Λ⁻¹(k)
+/// k ├─────────·                       poisson:  arrival k is at Λ⁻¹(S), where S is the sum
+///   │      ·  │                                 of k + 1 exponential gaps with mean 1
+///   │  ·      │
 ///   └─────────┴──── t
 /// ```
+///
+/// This transformation turns a Poisson process with rate 1 into one with rate λ(t) = Λ'(t) (E.
+/// Çinlar, Introduction to Stochastic Processes, 1975, chapter 4).
 #[derive(Debug, Clone)]
 pub(crate) enum Course {
     /// A constant rate.
@@ -199,7 +202,7 @@ pub(crate) enum Course {
 }
 
 impl Course {
-    /// Creates the arrival times of a schedule.
+    /// Creates the course of a schedule's rate.
     pub(crate) fn new(schedule: &Schedule) -> Self {
         if schedule.rate_changes() {
             Course::Varied {
@@ -273,7 +276,7 @@ pub(crate) fn arrivals_before(expected: f64) -> u64 {
     }
 }
 
-/// Changes the seed for selecting agents, so that selection and Poisson arrivals use different
+/// Combined with the seed to select agents, so that selection and Poisson arrivals use different
 /// random numbers.
 const SELECTION: u64 = 0x6167_656e_7473_6861;
 
@@ -286,7 +289,8 @@ const SELECTION: u64 = 0x6167_656e_7473_6861;
 ///
 /// Every index belongs to exactly one thread, whatever the number of threads and agents. With
 /// Poisson arrivals, selection by a hash splits them into Poisson arrivals for each agent, so the
-/// union is Poisson even if the agents' clocks differ. Every *n*-th arrival would not be Poisson.
+/// union is Poisson even if the agents' clocks differ. If each agent took every *n*-th arrival, its
+/// arrivals would not be Poisson.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadShare {
     /// Number of the thread within its agent.

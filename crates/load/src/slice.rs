@@ -91,7 +91,7 @@ pub enum Message {
     /// A phase starts. The message contains the time of the start, and the process's user and
     /// kernel CPU time so far, in seconds.
     Began(Ns, (f64, f64)),
-    /// The data of a completed second.
+    /// The data of a completed part.
     Slice(Box<Slice>),
     /// Thread number, and the end of a phase on this thread. Handshakes are counted from the start
     /// of the thread.

@@ -124,7 +124,7 @@ impl Targets {
 
     /// Records that a connection to a target failed.
     /// Returns whether the connection should be retried at another address, because no connection
-    /// to this address has ever succeeded and the failure is one of the address.
+    /// to this address has ever succeeded and another address may work.
     pub fn failed(&mut self, target: u32, failure: ConnectFailure) -> bool {
         let at = target as usize;
         let left = self

@@ -246,8 +246,8 @@ impl<B: IoBackend> LoadThread<B> {
         Ok(())
     }
 
-    /// Waits for completions until the core must act again, at most until `until`, and handles
-    /// them. Returns the latest time at which the wait should have ended.
+    /// Waits for completions until the core must act again, but no longer than `until`, and handles
+    /// the completions. Returns the latest time at which the wait should have ended.
     #[inline]
     fn wait(&mut self, now: Ns, until: Ns) -> io::Result<Ns> {
         let until = self.core.next_turn().min(now + LONGEST_WAIT).min(until);

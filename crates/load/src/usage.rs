@@ -1,4 +1,5 @@
-//! System calls for the resources of a thread and of the process: their usage, and time slices.
+//! System calls that read the resource usage of a thread or of the process, and set a thread's time
+//! slice.
 
 use std::fs;
 use std::io;

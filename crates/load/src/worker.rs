@@ -101,12 +101,12 @@ impl StopFlag {
     }
 }
 
-/// Interval between two looks at whether all events of a phase were emitted.
+/// Polling interval while waiting until all events of a phase have been emitted.
 const EMIT_PAUSE: Duration = Duration::from_micros(200);
 
-/// What a coordinator decides for a worker that is one of its agents.
+/// What a coordinator provides to a worker that is one of its agents.
 pub struct Coordinated<'a> {
-    /// Waits until a phase shall start, and returns this time on the given clock.
+    /// Waits until a phase must start, and returns this time on the given clock.
     pub await_start: &'a (dyn Fn(&Clock) -> Ns + Sync),
     /// Destination of the responses kept for a check. Replaces the file named in the input.
     pub responses: &'a mut dyn Write,
@@ -134,7 +134,8 @@ pub fn run(
         Some(by) => (by.await_start, Some(by.responses)),
         None => (&Clock::now as &(dyn Fn(&Clock) -> Ns + Sync), None),
     };
-    // Other processes read times that are not earlier than those of this clock.
+    // The origin is read before the clock starts, so a time of this clock that is converted with
+    // the origin is never in the future for other processes.
     let (clock_origin_ns, clock) = (monotonic_ns(), Clock::start());
     let job = Job {
         input: &input,
@@ -221,12 +222,12 @@ fn groups(plan: &Plan) -> usize {
     plan.mix.as_ref().map_or(0, |mix| mix.requests.len())
 }
 
-/// Inputs that all phases and threads of a worker have in common.
+/// Inputs that all phases and threads of a worker share.
 struct Job<'a> {
     input: &'a WorkerInput,
     requests: Vec<EncodedRequest>,
     tls: Option<Tls>,
-    /// Waits until a phase shall start, and returns this time.
+    /// Waits until a phase must start, and returns this time.
     await_start: &'a (dyn Fn(&Clock) -> Ns + Sync),
     phases: &'static [Phase],
     shared: SharedState,
@@ -281,8 +282,8 @@ pub(crate) trait BackendWork<const N: usize> {
     fn run<B: IoBackend>(self, backends: [io::Result<B>; N]) -> Self::Done;
 }
 
-/// Runs a thread's work with a backend for each server. The plans for the servers require the same
-/// backend and the same use of TLS.
+/// Runs a thread's work with a backend for each server. The plans for all servers must have the
+/// same backend and the same TLS settings.
 pub(crate) fn with_backends<const N: usize, W: BackendWork<N>>(
     servers: [(&Plan, &[EncodedRequest]); N],
     tls: Option<&Tls>,
@@ -326,7 +327,7 @@ fn with_tls<const N: usize, B: IoBackend, W: BackendWork<N>>(
 impl BackendWork<1> for StartingThread<'_> {
     type Done = Option<Core>;
 
-    /// Runs the thread with its backend through the phases.
+    /// Runs all phases on this thread with its backend.
     fn run<B: IoBackend>(self, [backend]: [io::Result<B>; 1]) -> Option<Core> {
         let StartingThread {
             job,
@@ -408,7 +409,7 @@ fn gather(
     })
 }
 
-/// The progress that the threads have reported.
+/// The threads' progress in opening connections, as reported so far.
 #[derive(Debug)]
 struct Opening {
     of: u64,

@@ -223,12 +223,12 @@ impl BlockedThreads {
         }
     }
 
-    /// Returns what a thread waits for that polls descriptors. The descriptors are unknown if they
-    /// cannot be read, or if there are too many.
+    /// Returns what a thread that polls descriptors waits for. `polled` is `None` if the
+    /// descriptors cannot be read, or if there are too many.
     ///
     /// Many runtimes poll the descriptor that they read or write together with descriptors that
-    /// only wake the thread up: an eventfd, or a pipe to itself. A sleep can be such a call as
-    /// well.
+    /// only wake up the thread: an eventfd, or a pipe to itself. Such a call with a timeout may
+    /// also be a sleep.
     fn polled(&mut self, pid: u32, has_timeout: bool, polled: Option<Polled>) -> WaitObject {
         use WaitKind::{Events, PipeRead, Signal, Timer};
         let Some(mut polled) = polled else {
@@ -254,10 +254,11 @@ impl BlockedThreads {
     }
 }
 
-/// The descriptors that a thread polls, and what it waits for at each of them.
+/// The descriptors that a thread polls, and whether it waits to read from or write to each.
 type Polled = Vec<(i32, Direction)>;
 
-/// Maximum number of descriptors that are resolved. A thread that polls more waits for any event.
+/// Maximum number of polled descriptors to resolve. A thread that polls more is reported as waiting
+/// for events.
 const MAX_POLLED: usize = 8;
 
 /// Size of `struct pollfd` in bytes.
@@ -266,8 +267,8 @@ const POLLFD_BYTES: usize = 8;
 /// Size of `fd_set` in bytes.
 const FD_SET_BYTES: usize = 128;
 
-/// Reads the first two arguments of poll(2) or ppoll(2). Returns `None` if there are too many
-/// descriptors, or if they cannot be read.
+/// Reads the polled descriptors from the first two arguments of poll(2) or ppoll(2). Returns `None`
+/// if there are too many descriptors, or if they cannot be read.
 fn polled_by_poll(root: &Root, pid: u32, [address, count]: [u64; 2]) -> Option<Polled> {
     let count = usize::try_from(count).ok()?;
     if count > MAX_POLLED {
@@ -289,8 +290,8 @@ fn polled_by_poll(root: &Root, pid: u32, [address, count]: [u64; 2]) -> Option<P
     Some(descriptors.filter(|(of, _)| *of >= 0).collect())
 }
 
-/// Reads the first three arguments of select(2) or pselect(2). Returns `None` if there are too many
-/// descriptors, or if they cannot be read.
+/// Reads the polled descriptors from the first three arguments of select(2) or pselect(2). Returns
+/// `None` if there are too many descriptors, or if they cannot be read.
 fn polled_by_select(root: &Root, pid: u32, [count, read, write]: [u64; 3]) -> Option<Polled> {
     let count = (count as i32).clamp(0, 8 * FD_SET_BYTES as i32);
     let mut descriptors = Vec::new();
@@ -316,7 +317,7 @@ fn read_memory(root: &Root, pid: u32, address: u64, into: &mut [u8]) -> Option<(
     memory.read_exact_at(into, address).ok()
 }
 
-/// Maximum number of sockets and processes that are remembered.
+/// Maximum number of remembered sockets, and of remembered processes.
 const MAX_KNOWN: usize = 4096;
 
 /// Whether a thread waits for data or for space in a buffer.
@@ -343,7 +344,7 @@ pub(crate) struct Descriptors {
     root: Root,
     diag: Option<SockDiag>,
     processes: HashMap<u32, OwnedFd>,
-    /// What a thread waits for at a socket, by the socket's inode.
+    /// What a thread waits for on a socket, by the socket's inode and the direction.
     sockets: HashMap<(u64, Direction), WaitObject>,
     /// Local ports of listening sockets.
     listening: HashSet<u16>,
@@ -374,7 +375,7 @@ impl Descriptors {
         }
     }
 
-    /// Returns what a thread waits for if it reads from or writes to a descriptor of its process.
+    /// Returns what a thread waits for when it reads from or writes to a descriptor of its process.
     pub(crate) fn object(&mut self, pid: u32, descriptor: i32, to: Direction) -> WaitObject {
         let path = self.root.path(format!("/proc/{pid}/fd/{descriptor}"));
         let target = std::fs::read_link(path).unwrap_or_default();
@@ -410,7 +411,7 @@ impl Descriptors {
         }
     }
 
-    /// Returns whether a descriptor of a process is an eventfd, which wakes a polling thread up.
+    /// Returns whether a descriptor of a process is an eventfd, which can wake up a polling thread.
     pub(crate) fn is_eventfd(&self, pid: u32, descriptor: i32) -> bool {
         let path = self.root.path(format!("/proc/{pid}/fd/{descriptor}"));
         std::fs::read_link(path).is_ok_and(|target| target.as_os_str() == "anon_inode:[eventfd]")
@@ -425,7 +426,7 @@ impl Descriptors {
         flags.is_some_and(|flags| flags & libc::O_APPEND != 0)
     }
 
-    /// Returns what a thread waits for at a socket.
+    /// Returns what a thread waits for on a socket.
     fn read_socket(&mut self, pid: u32, descriptor: i32, to: Direction) -> io::Result<WaitObject> {
         let process = match self.processes.entry(pid) {
             Entry::Occupied(known) => known.into_mut(),

@@ -17,8 +17,8 @@ use crate::root::labelled;
 const V1_MEMORY_UNLIMITED: u64 = 1 << 62;
 
 /// A controller's directories, from a process's group up to the mount point, as absolute paths on
-/// the host. In version 1, each controller has a hierarchy; in version 2, one hierarchy has all of
-/// them. The files of the two versions have different names.
+/// the host. In version 1, each controller has its own hierarchy; in version 2, all controllers
+/// share one hierarchy. The files of the two versions have different names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CgroupLevels(Vec<PathBuf>);
 
@@ -123,8 +123,8 @@ fn quota_at(root: &Root, level: &Path) -> Option<QuotaFacts> {
     })
 }
 
-/// Returns the directory of the control group with a process's tightest CPU quota. If there is no
-/// quota, returns the nearest directory with throttling counters.
+/// Returns the directory of the control group that sets a process's tightest CPU quota. If there is
+/// no quota, returns the nearest directory with throttling counters.
 pub(crate) fn throttled_level(root: &Root, process: impl fmt::Display) -> Option<PathBuf> {
     let group = group(root, process, "cpu")?;
     if let Some(quota) = group.quota(root) {

@@ -23,7 +23,7 @@ use crate::{Root, cpu};
 /// CPU time between two samples of a CPU, in nanoseconds.
 const PERIOD_NS: u64 = 5_000_000;
 
-/// Size of each CPU's buffer in bytes: holds about 16 s of samples.
+/// Size of each CPU's buffer in bytes. A buffer holds about 16 s of samples.
 const BUFFER: usize = 128 * 1024;
 
 /// Samples the code of a process tree.
@@ -31,7 +31,7 @@ pub(crate) struct CodeProfile {
     samplers: Vec<Sampler>,
     tree: Rc<RefCell<Tree>>,
     map: CodeMap,
-    /// CPU time in all code, cryptography and compression, in seconds.
+    /// CPU time spent in all code, in cryptography and in compression, in seconds.
     sums: [f64; 3],
 }
 
@@ -301,8 +301,8 @@ fn functions(path: &Path) -> Option<FunctionTable> {
 }
 
 /// Parses the function table of a Go program (`runtime.pcHeader` and `runtime.functab`, Go 1.18 and
-/// later). `text` is the address of the functions if the table does not contain it. Returns `None`
-/// if the table is damaged or has another version.
+/// later). `text` is the start address of the functions, used if the table does not contain one.
+/// Returns `None` if the table is damaged or has an unsupported version.
 fn go_functions(table: &[u8], text: u64) -> Option<FunctionTable> {
     // Go 1.18 and 1.20. The fields read here are the same.
     const MAGICS: [u32; 2] = [0xffff_fff0, 0xffff_fff1];
@@ -352,7 +352,7 @@ mod tests {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        // Wait until Python has loaded the library.
+        // Give Python time to load the library.
         std::thread::sleep(Duration::from_millis(300));
         let root = Root::host();
         let tree = Tree::new(&root, &[python.id()], None).unwrap();

@@ -1,5 +1,5 @@
 //! CPUs: their time, load and pressure (`/proc/stat`, `/proc/loadavg`, `/proc/pressure`), the CPUs
-//! on which threads may run, and how fast the CPUs of a server run.
+//! on which threads may run, and the speed of a server's CPUs.
 
 use std::collections::BTreeSet;
 use std::hint::black_box;
@@ -82,8 +82,8 @@ pub(crate) fn parse_pressure(text: &str) -> Option<f64> {
     Some(total.parse::<u64>().ok()? as f64 / 1e6)
 }
 
-/// Counts the CPUs in a list such as `0-3,8`. Unlike for [`floodmark_host::Cpus`],
-/// any CPU number is allowed.
+/// Counts the CPUs in a list such as `0-3,8`. Unlike [`floodmark_host::Cpus`], accepts any CPU
+/// number.
 fn count_list(list: &str) -> Option<u32> {
     let mut count = 0_u32;
     for part in list.trim().split(',') {
@@ -122,7 +122,7 @@ pub(crate) fn model(root: &Root) -> Option<String> {
     Some(model.strip_prefix(':')?.trim().to_owned())
 }
 
-/// Maximum number of threads to read, because each takes a system call.
+/// Maximum number of threads to read. Each thread takes a system call.
 const MOST_THREADS: usize = 4096;
 
 /// Returns the CPUs that the calling thread may run on, or `None` if unknown.
@@ -131,7 +131,7 @@ pub(crate) fn of_this_thread() -> Option<BTreeSet<u32>> {
 }
 
 /// Returns the CPUs on which at least one thread of the processes may run, or `None` if unknown.
-/// Many servers restrict each of their threads to another CPU, so the main thread is not enough.
+/// Many servers pin each thread to a different CPU, so reading only the main thread is not enough.
 pub(crate) fn of_processes(root: &Root, pids: &[u32]) -> Option<BTreeSet<u32>> {
     let tasks = |pid: &u32| root.numbered(format!("/proc/{pid}/task"));
     let threads = pids.iter().flat_map(tasks).take(MOST_THREADS);
@@ -170,7 +170,7 @@ pub struct CpuSpeedSample {
     pub work_ns: u64,
 }
 
-/// Measures the speed of CPUs until it is dropped.
+/// Measures the speed of CPUs until dropped.
 #[derive(Debug)]
 pub struct CpuSpeedMonitor {
     samples: Receiver<CpuSpeedSample>,
@@ -190,7 +190,7 @@ impl CpuSpeedMonitor {
         Self::start(cpus.into_iter().step_by(apart))
     }
 
-    /// Starts to measure CPUs. Returns `None` if no CPU can be measured.
+    /// Starts measuring CPUs. Returns `None` if no thread can be started.
     fn start(cpus: impl Iterator<Item = u32>) -> Option<Self> {
         let (sender, samples) = mpsc::channel();
         let mut is_started = false;
@@ -242,7 +242,8 @@ fn timed(work: impl Fn(u32)) -> Duration {
 }
 
 /// Mixes numbers in independent chains, so that the work needs several execution units at once.
-/// Work that only waits for its own results would not notice another thread on the same core.
+/// Work that only waits for its own results would not be slowed down by another thread on the same
+/// core.
 fn work(steps: u32) {
     let [mut a, mut b, mut c, mut d] = black_box([1_u64, 2, 3, 4]);
     for _ in 0..steps {
@@ -343,7 +344,7 @@ ctxt 1
         assert_eq!(of_processes(&root, &[]), None);
     }
 
-    /// Measures the speed of the CPUs that this thread may use for one second.
+    /// Measures, for one second, the speed of the CPUs that this thread may use.
     fn measured() -> Vec<CpuSpeedSample> {
         let cpus = of_this_thread().unwrap();
         let count = cpus.len() as u128;

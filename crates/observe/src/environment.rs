@@ -61,7 +61,7 @@ fn limits(root: &Root) -> BTreeMap<String, u64> {
     parse_limits(&root.read("/proc/self/limits").unwrap_or_default())
 }
 
-/// Returns the limits on open files of this process, or `None` if the file can't be read.
+/// Returns this process's limits on open files, or `None` if the file can't be read.
 pub(crate) fn open_files(root: &Root) -> Option<LimitFacts> {
     let limits = limits(root);
     Some(LimitFacts {
@@ -93,7 +93,7 @@ fn text(root: &Root, name: &str) -> Option<String> {
     Some(line.split_ascii_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// Reads a setting with a single number.
+/// Reads a setting whose value is a single number.
 #[must_use]
 pub fn sysctl(root: &Root, name: &str) -> Option<u64> {
     text(root, name)?.parse().ok()
@@ -105,7 +105,7 @@ fn sysctls(root: &Root) -> BTreeMap<String, String> {
     SETTINGS.into_iter().filter_map(setting).collect()
 }
 
-/// Reads the range of local ports for outgoing connections.
+/// Reads the range of ephemeral ports, and counts the reserved ports in this range.
 #[must_use]
 pub fn ports(root: &Root) -> Option<PortFacts> {
     let range = text(root, "net.ipv4.ip_local_port_range")?;

@@ -188,7 +188,7 @@ fn parse_disks(text: &str, names: &[String]) -> Option<[f64; 5]> {
     Some(sums)
 }
 
-/// Parses counters from the contents of either file, in the order of `names`.
+/// Parses counters from the contents of `netstat` or `snmp`, in the order of `names`.
 pub(crate) fn pick(text: &str, names: &[&str]) -> Option<Vec<f64>> {
     let mut values = vec![f64::NAN; names.len()];
     for group in ["TcpExt:", "Tcp:"] {
@@ -206,7 +206,7 @@ pub(crate) fn pick(text: &str, names: &[&str]) -> Option<Vec<f64>> {
     all.then_some(values)
 }
 
-/// Returns the number of sockets in TIME_WAIT for both IP versions together.
+/// Returns the number of IPv4 and IPv6 sockets in TIME_WAIT.
 pub(crate) fn time_wait(sockstat: &str) -> Option<u64> {
     let mut words = labelled(sockstat, "TCP:")?.split_ascii_whitespace();
     words.find(|word| *word == "tw")?;

@@ -1,6 +1,6 @@
 //! Counters of a HotSpot JVM, read from its `hsperfdata` file without attaching to the JVM.
 //!
-//! The layout of the file is version 2.0, defined in HotSpot's `perfMemory.hpp`. Any byte may be
+//! The file has layout version 2.0, which is defined in HotSpot's `perfMemory.hpp`. Any byte may be
 //! invalid, because another process owns the file and may be writing to it.
 
 use std::collections::HashMap;
@@ -232,7 +232,7 @@ impl PerfData {
         self.places.get(name).copied()
     }
 
-    /// Returns a counter's value from a later reading of the same file.
+    /// Returns a counter's value. `bytes` is the content of the same file, possibly read later.
     pub(crate) fn value(&self, bytes: &[u8], place: CounterOffset) -> Option<u64> {
         little_endian(bytes, place.offset, self.little).map(u64::from_le_bytes)
     }
@@ -242,7 +242,8 @@ fn u32_at(bytes: &[u8], at: usize, little: bool) -> Option<u32> {
     little_endian(bytes, at, little).map(u32::from_le_bytes)
 }
 
-/// Returns the `N` bytes of a number in little-endian order. `little` is the order in the file.
+/// Returns the `N` bytes of a number in little-endian order. `little` states whether the file uses
+/// this order.
 fn little_endian<const N: usize>(bytes: &[u8], at: usize, little: bool) -> Option<[u8; N]> {
     let mut raw: [u8; N] = bytes.get(at..at.checked_add(N)?)?.try_into().ok()?;
     if !little {

@@ -65,7 +65,7 @@ pub fn produced() -> Vec<Metric> {
     for role in Role::ALL {
         let is_sampled = |figure: &ProcessFigure| match figure {
             ProcessFigure::OpenFiles | ProcessFigure::OpenFilesLimit => role != Role::Client,
-            // The server's own counter, which `lab` reads.
+            // `lab` reads this counter from the server itself.
             ProcessFigure::Responses => false,
             _ => true,
         };

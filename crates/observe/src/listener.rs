@@ -1,5 +1,5 @@
 //! Finds the processes that listen on a local address, such as the server under test or a store,
-//! without sending requests to them; and counts local ports in TIME_WAIT.
+//! without sending requests to them. Also counts local ports in TIME_WAIT.
 //!
 //! `/proc/net/tcp{,6}` lists the sockets, and `/proc/PID/fd` shows which process holds a socket.
 
@@ -91,11 +91,11 @@ pub fn find(root: &Root, target: SocketAddr) -> Listeners {
 }
 
 /// Returns the inodes of the sockets that accept connections to an address in this network
-/// namespace. `/proc/net/tcp` would take milliseconds, because the kernel searches all connections
-/// for it.
+/// namespace. Reading `/proc/net/tcp` instead would take milliseconds, because the kernel scans all
+/// connections.
 ///
 /// # Errors
-/// The kernel has no `sock_diag`, or reports an error.
+/// The kernel does not support `sock_diag`, or reports an error.
 pub fn sockets(target: SocketAddr) -> io::Result<Vec<u64>> {
     let mut listening = Vec::new();
     SockDiag::open()?.each(target.port(), sock_diag::LISTEN, |socket| {
@@ -286,7 +286,7 @@ pub fn on_port(root: &Root, port: u16, only: Option<IpAddr>) -> Result<Vec<Addre
     Ok(found.into_iter().map(Address::Ip).collect())
 }
 
-/// Reason why no single server was found on a port.
+/// Reason why the search did not find exactly one server on a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotFound {
     /// No server listens there.
@@ -298,8 +298,8 @@ pub enum NotFound {
 /// State `TIME_WAIT` in `/proc/net/tcp` (`TCP_TIME_WAIT` in the kernel's `tcp_states.h`).
 const TIME_WAIT: &str = "06";
 
-/// Counts the ports in a range that connections in TIME_WAIT hold. Considers only the local address
-/// with the most such ports.
+/// Counts the ports of a range that are held by connections in TIME_WAIT, on the local address with
+/// the most such ports.
 ///
 /// `texts` contains the contents of `/proc/net/tcp` and `/proc/net/tcp6`. Counts a port once, even
 /// if it has many connections in TIME_WAIT. This matters if a server's port lies in the range.
@@ -316,8 +316,9 @@ fn ports_held(texts: [&str; 2], range: PortFacts) -> u64 {
     u64::try_from(most).unwrap_or(u64::MAX)
 }
 
-/// Returns the number of ports held now, or `None` if the kernel's table can't be read. Reads at
-/// most `tcp_max_tw_buckets` lines of 150 bytes each (20 MB by default).
+/// Returns the number of ports that connections in TIME_WAIT currently hold, or `None` if the
+/// kernel's table can't be read. The table has at most `tcp_max_tw_buckets` such connections, with
+/// 150 bytes each (20 MB by default).
 pub(crate) fn ports_in_time_wait(root: &Root, range: PortFacts) -> Option<u64> {
     let tcp = root.read("/proc/net/tcp").ok()?;
     let tcp6 = root.read("/proc/net/tcp6").unwrap_or_default();

@@ -29,7 +29,7 @@ pub(crate) fn within<T: Send>(
         return function();
     };
     let namespace = Namespace::open(&root.path(format!("/proc/{pid}/ns/net")))?;
-    // A panic must not end the sampler: only the figures of this source are then missing.
+    // A panic must not end the sampler. Only the figures of this source are lost.
     let result = namespace.within(|| catch_unwind(AssertUnwindSafe(function)))?;
     result.unwrap_or_else(|_| {
         Err(io::Error::other(

@@ -65,7 +65,7 @@ pub(crate) struct ProcessListing {
 }
 
 impl ProcessListing {
-    /// Lists every visible process except kernel threads, which have no memory.
+    /// Lists every visible process except kernel threads, which have no user-space memory.
     pub(crate) fn read(root: &Root) -> Self {
         let at = Instant::now();
         let of = |pid| {

@@ -27,9 +27,9 @@ use crate::threads::{NAMED, ThreadGroups, Threads};
 use crate::tree::{ENDED, Ticks, Tree};
 use crate::{Root, cgroup, cpu, environment, host, namespace};
 
-/// Interval between searches for new child processes, and maximum CPU share. A search takes 0.1 to
-/// 0.3 ms per hundred processes on the host. The tree's CPU time includes children that end between
-/// searches.
+/// Interval between searches for new child processes, and maximum CPU share of these searches. A
+/// search takes 0.1 to 0.3 ms per hundred processes on the host. The tree's CPU time includes
+/// children that end between searches.
 const SEARCH: (Duration, f64) = (Duration::from_millis(500), 0.002);
 
 /// Interval between samples of figures that are expensive to read and change slowly, and maximum
@@ -104,7 +104,7 @@ impl ProcessSampler {
         figures.map(|of| Metric::Process(self.role, of)).into()
     }
 
-    /// Starts sampling figures of the tree, which `read` returns in the same order.
+    /// Starts sampling `figures` of the tree. `read` returns their values in the same order.
     fn add<const N: usize>(
         &self,
         samples: &mut Samples,

@@ -1,5 +1,5 @@
 //! Kernel files: the location of `/proc` and `/sys`, and files that stay open between reads. Tests
-//! use a directory of their own for `/proc` and `/sys`.
+//! provide their own `proc` and `sys` directories.
 
 use std::fs::File;
 use std::io;
@@ -25,8 +25,9 @@ impl Root {
 
     /// Returns the location of an absolute path.
     ///
-    /// `/proc/net` becomes the calling thread's directory, because the thread may have entered
-    /// another network namespace. The kernel's own link points to the main thread's directory.
+    /// `/proc/net` is replaced with the calling thread's own `net` directory, because the thread
+    /// may have entered another network namespace. The kernel's link points to the main thread's
+    /// directory.
     #[must_use]
     pub fn path(&self, absolute: impl AsRef<Path>) -> PathBuf {
         let absolute = absolute.as_ref();
@@ -129,7 +130,7 @@ impl KernelFile {
     }
 }
 
-/// Returns the rest of the first line that starts with a label, trimmed.
+/// Returns the trimmed rest of the first line that starts with `label`.
 pub(crate) fn labelled<'a>(text: &'a str, label: &str) -> Option<&'a str> {
     let mut lines = text.lines();
     lines

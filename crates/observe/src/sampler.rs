@@ -1,5 +1,5 @@
-//! Monitors host, server, client and store during a load: on a thread of floodmark, or on the
-//! server's host during a load from another host.
+//! Monitors host, server, client and store during a load: on a separate thread, or on the server's
+//! host if the load comes from another host.
 
 use std::collections::{BTreeSet, HashSet};
 use std::io;
@@ -88,16 +88,16 @@ impl Sampler {
         self.send(move |monitor| monitor.mark(now));
     }
 
-    /// Returns the CPU time of the server, the store and the host at the last samples.
+    /// Returns the CPU time of the server, the store and the host as of their last samples.
     #[must_use]
     pub fn live(&self) -> LiveCpu {
-        // A failed thread is reported when it is joined.
+        // If the thread panicked, `stop` reports this.
         self.live.lock().map(|live| *live).unwrap_or_default()
     }
 
     fn send(&self, command: impl FnOnce(&mut Monitor) + Send + 'static) {
         if let Some(commands) = &self.commands {
-            // A failed thread is reported when it is joined.
+            // If the thread panicked, `stop` reports this.
             let _ = commands.send(Box::new(command));
         }
     }
@@ -151,14 +151,14 @@ fn run(
     monitor.finish(cpu)
 }
 
-/// Interval between connection samples, and maximum CPU share. For each sample, the kernel scans
-/// its whole connection table, which takes up to 1 ms even with few connections.
+/// Interval between connection samples, and their maximum CPU share. For each sample, the kernel
+/// scans its whole connection table, which takes up to 1 ms even with few connections.
 const CONNECTIONS: (Duration, f64) = (Duration::from_millis(250), 0.004);
 
 /// Maximum CPU share for sampling the listener.
 const LISTENER_SHARE: f64 = 0.002;
 
-/// Maximum number of processes outside the experiment that are recorded.
+/// Maximum number of recorded processes outside the experiment.
 const OTHER_PROCESSES: usize = 3;
 
 /// State of the sampler's thread.
@@ -201,7 +201,7 @@ impl Monitor {
         if let Some(store) = &targets.store {
             monitor.open_store(store);
         }
-        // Open these before the client starts, so that the counters include the whole load.
+        // Start sampling before the client starts, so that the counters include the whole load.
         let namespace_of = monitor.server_namespace();
         if let Some(server) = namespace_of {
             monitor.open_counters(Role::Server, server);
@@ -257,8 +257,8 @@ impl Monitor {
         self.store_monitor = or_missing(samples, store_monitor).flatten();
     }
 
-    /// Starts sampling the server's control group if it differs from `own`, and the connections
-    /// that the server opens.
+    /// Starts sampling the server's control group if it differs from `own`, the code that the
+    /// server executes, and the connections that the server opens.
     fn open_server_groups(&mut self, own: Option<&Path>, namespace_of: Option<u32>) {
         let Some(server) = &self.server else {
             return;
@@ -331,7 +331,8 @@ impl Monitor {
         }
     }
 
-    /// Returns a sampler of the sockets in a namespace; `None` without addresses.
+    /// Returns a sampler of the sockets in a namespace, or `None` if there are no IP addresses or
+    /// the sockets can't be read.
     fn sockets(&mut self, ends: Ends, namespace_of: Option<u32>) -> Option<Sockets> {
         let addresses = self.targets.ip_addresses();
         if addresses.is_empty() {
@@ -410,8 +411,9 @@ impl Monitor {
     }
 }
 
-/// Keeps one line per ended process tree, because each sampler of a tree reports the end. Drops
-/// such lines about the client, because floodmark reports the client's end elsewhere.
+/// Keeps one line per ended process tree, because each sampler of a tree reports that the tree
+/// ended. Drops such lines about the client, because floodmark reports elsewhere that the client
+/// ended.
 fn merge_ends(missing: &mut Vec<String>) {
     let mut ended = HashSet::new();
     missing.retain(|line| match line.split_once(": ") {
@@ -440,8 +442,8 @@ fn open_processes(
         Some(pid) => vec![pid],
         None => listener::processes(root, (role, name), addresses)?,
     };
-    // floodmark may be a child of the server under test. In tests, floodmark may itself be the
-    // server.
+    // floodmark may be a child of the server under test, so exclude it. In tests, floodmark may
+    // itself be the server.
     let own = Some(std::process::id()).filter(|own| !pids.contains(own));
     ProcessSampler::open(samples, root, role, &pids, own)
         .map_err(|error| format!("{name}: process {pids:?}: {error}"))
@@ -473,7 +475,7 @@ impl Observer {
         })
     }
 
-    /// Returns the name and the PIDs of the server's initial processes.
+    /// Returns the server's name and the PIDs of its initial processes.
     #[must_use]
     pub fn server(&self) -> (String, Vec<u32>) {
         let server = self.monitor.server.as_ref();
@@ -521,7 +523,7 @@ impl Observer {
         let to_ms = u64::try_from(steps * EVERY.as_millis()).unwrap_or(u64::MAX);
         self.drained_to_ms = to_ms.max(from_ms);
         if !self.server_is_alive() {
-            // Report the server's end once, not once per sampler.
+            // Report once that the server ended, not once per sampler.
             missing = vec!["server: the process ended".to_owned()];
         }
         let second = ObservedSecond {
@@ -602,8 +604,7 @@ pub struct HostCpu {
     pub total_s: f64,
 }
 
-/// The last samples of the CPU time, for the live view. A field is `None` if its processes or its
-/// host are not sampled.
+/// The last samples of the CPU time, for the live view. A field is `None` if it is not sampled.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LiveCpu {
     /// The server's processes.

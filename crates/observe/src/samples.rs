@@ -154,8 +154,8 @@ impl Samples {
     }
 }
 
-/// Reads the current value of each metric. Counters are cumulative. A metric may first appear in
-/// any sample, and its earlier values are 0.
+/// A function that reads the current value of each metric. Counters are cumulative. A metric may
+/// first appear in any sample; its earlier values are then 0.
 pub(crate) type Read = Box<dyn FnMut(&mut Figures) -> io::Result<()>>;
 
 /// Maximum step of a group whose samples are expensive.
@@ -191,8 +191,8 @@ pub(crate) struct SampleGroup {
     kept_from: Duration,
     /// Number of series that have already been described.
     described_series: usize,
-    /// Whether values are drained. Drained values are never merged, because all values on a line
-    /// must have the same step.
+    /// Whether values are drained. Drained values are never merged, because all values in a line of
+    /// the observer's file must have the same step.
     pub(crate) drained: bool,
 }
 
@@ -293,7 +293,7 @@ impl SampleGroup {
     }
 
     /// Takes the last sample, which usually falls within a step. If less than a fifth of a step has
-    /// passed, the sample is added to the previous value. Otherwise, the sample becomes a new
+    /// passed, the sample is merged into the previous value. Otherwise, the sample becomes a new
     /// value.
     pub(crate) fn take_last(&mut self, now: Instant) -> Option<String> {
         if !self.alive {
@@ -470,8 +470,8 @@ impl Series {
         }
     }
 
-    /// Adds the last increase of a run to the last value, because the remaining time is too short
-    /// for the kernel's clock ticks. A level stays the same, because the load may have ended.
+    /// Adds a counter's final increase to the last value, because the remaining time is too short
+    /// for the kernel's clock ticks. A level is not changed, because the load may have ended.
     pub(crate) fn fold(&mut self, value: f64) {
         let is_counter = self.is_counter();
         if let Some(last) = self.values.last_mut().filter(|_| is_counter) {
@@ -531,7 +531,7 @@ impl Series {
     }
 }
 
-/// Rounds to six decimals. This keeps microseconds and is short in JSON.
+/// Rounds to six decimals. This preserves microseconds and keeps the JSON short.
 fn rounded(value: f64) -> f64 {
     (value * 1e6).round() / 1e6
 }
@@ -585,7 +585,7 @@ impl Figures {
         }
     }
 
-    /// Sets a counter, or adds to a level. A metric that was always 0 gets no series.
+    /// Sets a counter, or adds to a level. A metric gets no series as long as its value is 0.
     pub(crate) fn set(&mut self, metric: Metric, value: f64) {
         let position = match self.positions.get(&metric) {
             Some(position) => *position,
@@ -789,8 +789,8 @@ mod sample_group_tests {
     const COUNTER: Metric = Metric::Host(None, HostFigure::Steal);
     const LEVEL: Metric = Metric::Listener(ListenerFigure::AcceptQueue);
 
-    /// Returns a group with a counter that grows by one per sample. A sample uses `busy` of CPU
-    /// time.
+    /// Returns a group with a counter that grows by one per sample. Each sample uses the CPU time
+    /// `busy`.
     fn group(busy: Duration, share: f64, begin: Instant) -> SampleGroup {
         let mut count = 0.0;
         let read = move |into: &mut Figures| {

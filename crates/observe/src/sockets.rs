@@ -26,7 +26,7 @@ const CONNECTIONS: u32 = !(1 << LISTEN);
 const INSPECTED: usize = 8;
 
 /// Returns the figure that counts the connections in a state, numbered as in `tcp_states.h`.
-/// `SYN_RECV` is 3, but 12 inside the kernel.
+/// `SYN_RECV` has the number 3, or 12 inside the kernel.
 fn figure_of(state: u8) -> Option<SocketFigure> {
     Some(match state {
         1 => SocketFigure::Established,
@@ -210,7 +210,7 @@ pub(crate) struct Upstreams {
     tree: Rc<RefCell<Tree>>,
     /// The port under load, whose connections are sampled separately.
     port: u16,
-    /// Whether a socket belongs to the tree, by inode.
+    /// Whether each known socket belongs to the tree, by inode.
     known: HashMap<u64, bool>,
     addresses: Vec<SocketAddr>,
 }
@@ -258,8 +258,8 @@ impl Upstreams {
         inodes.collect()
     }
 
-    /// Returns the number of connections that are waiting for a response, and the number of
-    /// connections for which this is unknown.
+    /// Estimates from some of the connections how many are waiting for a response, and for how many
+    /// this is unknown.
     fn waiting(&mut self, sockets: &[Socket]) -> io::Result<(f64, f64)> {
         let (mut waiting, mut unknown, mut read) = (0.0, 0.0, 0.0_f64);
         for socket in sockets.iter().take(INSPECTED_PER_ADDRESS) {
@@ -504,7 +504,7 @@ mod tests {
         };
         assert_eq!(value(UpstreamFigure::Established), 3.0);
         assert_eq!(value(UpstreamFigure::Waiting), 1.0);
-        // On a connection without traffic, both times are measured from the connect.
+        // On a connection without traffic, both times are measured from its establishment.
         assert!(value(UpstreamFigure::PerhapsWaiting) <= 1.0);
 
         // A process that opened no connections has no metrics.

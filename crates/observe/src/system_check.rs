@@ -113,7 +113,7 @@ fn load(root: &Root, sample: Duration, missing: &mut Vec<String>) -> LoadFacts {
     facts
 }
 
-/// Sets up a ring with one entry and closes it.
+/// Checks whether io_uring is available: sets up a ring with one entry and closes it.
 #[must_use]
 pub fn read(root: &Root) -> IoUringFacts {
     let mut parameters = io_uring_params::default();

@@ -1,7 +1,7 @@
 //! CPU time and run delay of each thread in a process tree, and the activity of thread groups.
 //!
 //! Threads whose names differ only in a trailing number form a group. The main thread of a process
-//! with several threads is a group of its own.
+//! with several threads forms its own group.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -418,11 +418,11 @@ fn collects(name: &str) -> bool {
     PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Maximum number of groups with a series at the same time. A JVM has about twenty groups of its
-/// own, and half of them are idle.
+/// Maximum number of groups with a series at the same time. A JVM alone has about twenty groups,
+/// half of which are idle.
 const MAX_GROUPS: usize = 24;
 
-/// Maximum number of kernel functions per group that have a series.
+/// Maximum number of kernel functions per group with their own series.
 const MAX_FUNCTIONS: usize = 6;
 
 /// Minimum activity of a working thread, as a share of the busiest thread's activity.
@@ -544,9 +544,8 @@ impl ThreadGroups {
     }
 }
 
-/// Returns the name of a thread's group: the thread's name without a trailing number, and without
-/// brackets around the name. `program` is 1 for the first program with the name of the thread's
-/// process.
+/// Returns the name of a thread's group: the thread's name without surrounding brackets and without
+/// a trailing number. `program` is the number of the thread's program; see [`Programs::number`].
 pub(crate) fn group_of(name: &str, is_main: bool, program: usize) -> Cow<'_, str> {
     let inner = name.strip_prefix('[');
     let inner = inner.and_then(|name| name.strip_suffix(']'));

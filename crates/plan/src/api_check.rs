@@ -37,9 +37,9 @@ const READBACK: &str = "readback";
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CheckDocument {
-    /// Property to check. `set`: every acknowledged item is found at the end, once, and nothing else.
-    /// `register`: reads and writes of each key are linearizable. `counter`: each counter counts
-    /// every acknowledged increment once.
+    /// Property to check. `set`: at the end, every acknowledged item is found exactly once, and no
+    /// unexpected item is found. `register`: reads and writes of each key are linearizable.
+    /// `counter`: each counter counts every acknowledged increment exactly once.
     kind: ApiCheckKind,
     /// Number of keys of a register or counter. In requests, {key} stands for a number from 1 to this
     /// number. Default: 1.

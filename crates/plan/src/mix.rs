@@ -67,7 +67,7 @@ struct MixEntry {
 
 impl MixFile {
     /// Reads a mix file. Relative paths in the file are relative to the file's directory. The
-    /// headers and the conditions of `defaults` apply to each request that does not set its own.
+    /// headers and conditions in `defaults` apply to each request that does not set its own.
     ///
     /// # Errors
     /// The file cannot be read or is not a valid mix.

@@ -255,7 +255,7 @@ impl fmt::Display for Scalar {
 }
 
 /// Parses a manifest value. `parse` returns `None` for a value that does not have the `expected`
-/// form. `words` are the values to suggest for a misspelled word.
+/// form. `words` are the words that can be suggested for a misspelled one.
 fn read<'de, T, D: Deserializer<'de>>(
     deserializer: D,
     expected: &str,
@@ -378,7 +378,7 @@ kind!(
     /// A rate per second, such as `2500` or `"2.5k"`.
     RatePerSecond,
     Rate,
-    "a number per second above 0, such as 1000 or \"2.5k\"",
+    "a rate per second above 0, such as 1000 or \"2.5k\"",
     |scalar| match scalar {
         Scalar::Text(text) => parse_rate(text).ok(),
         _ => scalar.number().and_then(Rate::new),
@@ -399,7 +399,7 @@ kind!(
 );
 
 kind!(
-    /// A percentage above 0 % and below 100 %, as a share.
+    /// A percentage above 0 % and below 100 %, stored as a share.
     Percentage,
     f64,
     "a percentage above 0% and below 100%, such as \"5%\"",
@@ -438,13 +438,13 @@ kind!(
 #[must_use]
 pub fn is_name(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    // A name that consists only of dots, such as `..`, would refer to an existing directory.
+    // A name such as `..` would refer to an existing directory.
     (1..=MAX_NAME).contains(&text.len())
         && text.chars().all(plain)
         && text.chars().any(|c| c != '.')
 }
 
-/// Functions for `deserialize_with` that return the inner values of these types.
+/// Functions for `deserialize_with` that return the inner values of the types above.
 pub(crate) mod content {
     use super::*;
 

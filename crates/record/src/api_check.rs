@@ -11,12 +11,12 @@ use crate::pointer::{JsonPointer, PointedValue};
 /// The plan's mix contains the requests: first the write, then the read, if any.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ApiCheck {
-    /// Property that the check covers.
+    /// Property that the check verifies.
     pub kind: ApiCheckKind,
     /// Number of keys. `{key}` in a request stands for a number from 1 to this number.
     pub keys: u64,
-    /// Location of the new value in the response to an increment; null if these responses have no
-    /// value.
+    /// Location of the new value in the response to an increment; null if these responses contain
+    /// no value.
     pub write_value: Option<JsonPointer>,
     /// Location of the value in the response to a read; null without reads.
     pub read_value: Option<JsonPointer>,
@@ -29,13 +29,14 @@ pub struct ApiCheck {
 }
 
 crate::names::named! {
-    /// Property that a check of an API covers.
+    /// Property that a check of an API verifies.
     ApiCheckKind {
-        /// Every acknowledged item is found at the end, once, and nothing else.
+        /// At the end, every acknowledged item is found exactly once, and no unexpected item is
+        /// found.
         Set = "set",
         /// Reads and writes of each key are linearizable.
         Register = "register",
-        /// Each counter counts every acknowledged increment once.
+        /// Each counter counts every acknowledged increment exactly once.
         Counter = "counter",
     }
 }
@@ -60,7 +61,7 @@ pub struct ItemsFile {
     pub file: String,
     /// Number of items in the file.
     pub count: u64,
-    /// Items without an integer, which the file does not contain.
+    /// Number of items without an integer. The file does not contain these items.
     pub unreadable: u64,
     /// Number of items before the first attempt. Results of earlier versions can contain a number
     /// above 0; later versions require an empty set.

@@ -54,7 +54,7 @@ pub(crate) struct Base64Bytes(
     Arc<Vec<u8>>,
 );
 
-/// Bytes as text in base64, for serde's attribute `with`.
+/// Converts bytes to and from base64 text, for serde's `with` attribute.
 pub(crate) mod base64_bytes {
     use super::*;
 

@@ -64,7 +64,7 @@ pub enum TrialPurpose {
     Narrow,
     /// To check a bound of the interval.
     Confirm,
-    /// To find the highest rate that the client can send on time.
+    /// To find the highest rate at which the client can send on time.
     ClientLimit,
 }
 

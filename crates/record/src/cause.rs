@@ -8,7 +8,7 @@ crate::names::named! {
         ClientCpu = "client-cpu",
         /// Client and server compete for the same CPUs.
         SharedCpu = "shared-cpu",
-        /// Programs outside the experiment take CPU time that client or server need.
+        /// Programs outside the experiment take CPU time that the client or the server needs.
         OtherProcesses = "other-processes",
         /// Too few requests are in flight to saturate any resource.
         Concurrency = "concurrency",

@@ -32,7 +32,7 @@ pub struct ExternalRun {
     pub version: Option<String>,
     /// Command as a list of arguments.
     pub command: Vec<String>,
-    /// Name of the log file that contains the client's output, relative to the result directory.
+    /// Path of the log file that contains the client's output, relative to the result directory.
     pub log: String,
     /// Duration of the client process in seconds.
     pub wall_s: f64,

@@ -1,5 +1,5 @@
-//! Comparisons of two systems, checks of published claims, and trends: lasting changes in
-//! successive results.
+//! Comparisons of two systems, checks of published claims, and trends, which show lasting changes
+//! in successive results.
 
 use std::str::FromStr;
 
@@ -209,7 +209,7 @@ pub struct Threshold {
     /// Condition as given.
     pub condition: String,
     /// Whether the condition was met; null if the figure was not measured.
-    /// The command fails if a condition was met.
+    /// The command fails if any condition was met.
     pub met: Option<bool>,
     /// Measured figure.
     pub figure: String,
@@ -231,8 +231,8 @@ pub struct TrendReport {
 /// The results of one trial or system with the same load, in chronological order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TrendSeries {
-    /// Name of the trial or system. If the load changed, the names of later series include their
-    /// first result: `hello since 2026-11-14`.
+    /// Name of the trial or system. If the load changed, the name of each later series includes its
+    /// first result, as in `hello since 2026-11-14`.
     pub name: String,
     /// The results.
     pub results: Vec<TrendResult>,

@@ -10,7 +10,7 @@ use crate::plan::Plan;
 use crate::run::Placement;
 
 crate::names::named! {
-    /// Process that fails in a crash round.
+    /// Process to crash in a round.
     #[derive(Default)]
     CrashTarget {
         /// The server.
@@ -51,7 +51,7 @@ impl CrashSignal {
 pub struct CrashSettings {
     /// Number of rounds per trial.
     pub rounds: u32,
-    /// Process that fails.
+    /// Process to crash.
     pub kill: CrashTarget,
     /// Signal that is sent.
     pub signal: CrashSignal,
@@ -106,7 +106,8 @@ pub struct CrashRound {
     pub rate_before_per_s: Option<f64>,
     /// What the check found.
     pub found: RoundFindings,
-    /// File with the responses, relative to the result directory. Kept only if data was lost.
+    /// Path of the file with the responses, relative to the result directory. The file is kept only
+    /// if data was lost.
     pub responses: Option<String>,
     /// The state at the end of the round, with which the next round is compared.
     pub state: DurableState,
@@ -245,6 +246,6 @@ pub struct CrashLoss {
     /// Operations around the first violation, one line each. Empty for `sequence` and `scoring`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<String>,
-    /// File with the responses of the round, relative to the result directory.
+    /// Path of the file with the round's responses, relative to the result directory.
     pub responses: Option<String>,
 }

@@ -1,5 +1,5 @@
-//! What a load worker reports: progress, figures of each second, and totals. The figures of several
-//! threads or workers are merged here.
+//! Reports of a load worker: progress, figures for each second, and totals. This module also merges
+//! the figures of several threads or workers.
 
 use std::collections::BTreeMap;
 
@@ -90,8 +90,8 @@ crate::names::named! {
     }
 }
 
-/// Counts of a part of a second, at most 100 ms long, summed over all threads. The parts of a
-/// second precede its [`SecondRow`].
+/// Counts for a part of a second (at most 100 ms), summed over all threads. The parts of a second
+/// precede its [`SecondRow`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PartRow {
     /// Warm-up or measurement.
@@ -315,7 +315,7 @@ pub struct AnswersFile {
 }
 
 impl PartRow {
-    /// Adds the same part of another worker. The part ends with the longer one of both.
+    /// Adds the same part from another worker. The merged part covers both.
     pub fn merge(&mut self, other: &PartRow) {
         self.from_ns = self.from_ns.min(other.from_ns);
         self.to_ns = self.to_ns.max(other.to_ns);
@@ -351,8 +351,7 @@ impl SecondRow {
         })
     }
 
-    /// Adds the same second of another worker, except its histograms. The row ends with the longer
-    /// one of both.
+    /// Adds the same second from another worker, except its histograms. The merged row covers both.
     pub fn merge(&mut self, other: &SecondRow) {
         self.from_ns = self.from_ns.min(other.from_ns);
         self.to_ns = self.to_ns.max(other.to_ns);
@@ -371,7 +370,7 @@ impl SecondRow {
 }
 
 impl HeldConnections {
-    /// Adds the held connections of another worker, which opened them at the same time.
+    /// Adds the held connections of another worker, which were opened at the same time.
     pub fn merge(&mut self, other: &HeldConnections) {
         self.standing += other.standing;
         self.failed += other.failed;
@@ -383,7 +382,7 @@ impl HeldConnections {
 }
 
 impl WorkerEnd {
-    /// Adds the end of another thread or worker, except the histograms of its groups.
+    /// Merges the last event of another thread or worker, except the histograms of its groups.
     pub fn merge(&mut self, other: &WorkerEnd) {
         let reasons = [self.reason, other.reason];
         self.reason = [
@@ -435,7 +434,7 @@ impl WorkerEnd {
         self.offenders.extend_from_slice(&other.offenders);
         self.offenders.truncate(SHOWN);
         self.not_numbers += other.not_numbers;
-        // Scores are relative to the first line, as in the joined file.
+        // Keep the first line, because the distances in the joined file are relative to it.
         merge_options(&mut self.scored, &other.scored, |a, b| {
             a.line = a.line.or(b.line);
             a.join(b);
@@ -445,7 +444,7 @@ impl WorkerEnd {
     }
 }
 
-/// Adds an optional value to a sum of optional values.
+/// Merges an optional value into an optional sum.
 fn merge_options<T: Clone>(sum: &mut Option<T>, other: &Option<T>, merge: impl FnOnce(&mut T, &T)) {
     match (sum, other) {
         (Some(sum), Some(other)) => merge(sum, other),
@@ -501,7 +500,7 @@ impl GroupRow {
         self.bytes_received += other.bytes_received;
     }
 
-    /// Adds the figures of each group to its sum. Groups without a sum get one.
+    /// Adds the figures of each group to its sum. Creates missing sums.
     pub fn merge_each(sums: &mut Vec<GroupRow>, groups: &[GroupRow]) {
         let count = sums.len().max(groups.len());
         sums.resize_with(count, GroupRow::default);

@@ -1,4 +1,4 @@
-//! Description of an experiment and its sweeps in the record.
+//! An experiment and its sweeps, as the record describes them.
 
 use std::collections::BTreeMap;
 
@@ -110,7 +110,7 @@ pub struct Sweep {
     /// Common part of the sweep's trial names.
     pub name: String,
     /// Names of the varied settings, in the order given in the experiment.
-    /// The first setting is the axis of the curve.
+    /// The first setting is the x-axis of the curve.
     pub knobs: Vec<String>,
     /// Trials of the sweep.
     pub points: Vec<SweepPoint>,

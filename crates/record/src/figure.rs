@@ -1,7 +1,7 @@
 //! The figures of a load: their names, their units, and where a record contains them.
 //!
-//! A figure is a row of [`NUMBERS`], or a statistic of a kind of time in [`TIMES`]. Conditions,
-//! comparisons and tables take names, units and values from here.
+//! A figure is an entry in [`NUMBERS`], or a statistic of one of the kinds of time in [`TIMES`].
+//! Conditions, comparisons and tables take names, units and values from this module.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub const NOT_MEASURED: &str = "not measured";
 /// Unit of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FigureUnit {
-    /// Time in microseconds. Text must have a unit.
+    /// Time in microseconds. In text, the unit is required.
     Time,
     /// Requests per second.
     Rate,
@@ -34,7 +34,7 @@ pub enum FigureUnit {
 }
 
 impl FigureUnit {
-    /// Returns the name of the unit in tables for programs.
+    /// Returns the name of the unit in machine-readable tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -89,7 +89,7 @@ impl FigureUnit {
     }
 }
 
-/// Parses `1%` or `0.01`. The value `1` without a percent sign is ambiguous.
+/// Parses `1%` or `0.01`. Rejects `1` without a percent sign as ambiguous.
 fn parse_share(text: &str) -> Result<f64, String> {
     let invalid = || format!("\"{text}\" is not a share; write a value such as \"1%\" or \"0.01\"");
     let (number, scale) = match text.strip_suffix('%') {
@@ -204,7 +204,7 @@ pub struct Number {
     get: fn(&dyn Measured) -> Option<f64>,
 }
 
-/// Returns a figure with its name as title.
+/// Returns a figure whose title is its name.
 const fn number(
     name: &'static str,
     unit: FigureUnit,
@@ -226,7 +226,7 @@ macro_rules! count {
     };
 }
 
-/// Figures for which conditions on a run can be written, in the order of messages.
+/// Figures that conditions on a run can use, in the order used in messages.
 pub static NUMBERS: [Number; 13] = [
     number("throughput", FigureUnit::Rate, |of| of.rates()[0]),
     number("goodput", FigureUnit::Rate, |of| of.rates()[1]),
@@ -266,8 +266,8 @@ static COMPARED_ONLY: [Number; 2] = [
     number("capacity", FigureUnit::Rate, |_| None),
 ];
 
-/// Kinds of times with figures, in the order of messages. A figure without a kind is a response
-/// time.
+/// Kinds of times that have figures, in the order used in messages. A name without a kind, such as
+/// `p99`, refers to the response time.
 pub const TIMES: [TimeKind; 8] = [
     TimeKind::Response,
     TimeKind::Service,
@@ -280,7 +280,7 @@ pub const TIMES: [TimeKind; 8] = [
 ];
 
 crate::names::named! {
-    // In the order of messages.
+    // In the order used in messages.
     /// A statistic of times.
     Statistic {
         /// Median.
@@ -357,7 +357,7 @@ impl Figure {
         number.map(Figure::Number)
     }
 
-    /// Returns the name for sentences, such as `response time p99`.
+    /// Returns the name for use in sentences, such as `response time p99`.
     #[must_use]
     pub fn title(self) -> String {
         match self {
@@ -386,8 +386,8 @@ impl Figure {
         self.unit() == FigureUnit::Rate
     }
 
-    /// Returns the figure in its unit, or `None` if it was not measured. A time above the timeout is
-    /// infinite.
+    /// Returns the figure in its unit, or `None` if it was not measured. A time above the timeout
+    /// is infinite.
     #[must_use]
     pub fn of(self, measured: &dyn Measured) -> Option<f64> {
         match self {

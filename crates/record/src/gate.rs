@@ -187,8 +187,8 @@ pub struct SideFigures {
 }
 
 impl SideFigures {
-    /// Returns a figure in the metric's unit. Returns `None` if it was not measured or is not
-    /// positive.
+    /// Returns a figure in the metric's unit, or `None` if it was not measured or is not positive
+    /// and finite.
     #[must_use]
     pub fn figure(&self, metric: ComparedMetric) -> Option<f64> {
         let figure = metric.figure().of(self);

@@ -5,7 +5,7 @@ use std::fmt::Display;
 /// Maximum number of agents that a line names.
 const MAX_NAMED: usize = 3;
 
-/// Groups the agents whose messages differ only in their numbers.
+/// Groups agents whose messages differ only in their numbers.
 pub fn grouped<T: Display>(
     messages: impl IntoIterator<Item = (String, T)>,
 ) -> Vec<(Vec<String>, Vec<T>)> {
@@ -27,7 +27,8 @@ pub fn grouped<T: Display>(
     groups
 }
 
-/// Joins messages that differ only in their numbers. A number that differs becomes a range.
+/// Joins messages that differ only in their numbers. A number that differs between messages becomes
+/// a range.
 pub fn merged(messages: impl IntoIterator<Item = impl Display>) -> String {
     let shapes = messages.into_iter();
     let shapes = shapes.map(|message| MessageShape::of(&message.to_string()));
@@ -35,8 +36,8 @@ pub fn merged(messages: impl IntoIterator<Item = impl Display>) -> String {
     merged.map_or_else(String::new, |all| all.show())
 }
 
-/// Returns text such as `agents a and b` or `agents a, b, c and 61 more`. `count` is the number of
-/// all agents.
+/// Returns text such as `agents a and b` or `agents a, b, c and 61 more`. `count` is the total
+/// number of agents.
 #[must_use]
 pub fn show_agents(agents: &[String], count: usize) -> String {
     match agents {

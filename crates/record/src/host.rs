@@ -1,5 +1,5 @@
-//! The host and the version of floodmark that measured a result, and the results of `floodmark
-//! doctor`: facts about a host, and findings derived from them.
+//! The host and the floodmark version that produced a result, and the output of `floodmark doctor`:
+//! facts about a host, and findings derived from them.
 //!
 //! `floodmark-observe` collects [`HostFacts`], `floodmark-diagnose` derives each [`HostFinding`],
 //! and `floodmark-report` prints the results.
@@ -253,9 +253,9 @@ pub struct ClockFacts {
 pub struct Environment {
     /// Kernel release.
     pub kernel: String,
-    /// Number of CPUs that this process may use.
+    /// Number of CPUs that the floodmark process may use.
     pub cpus: u32,
-    /// CPUs that this process may use; null if unknown.
+    /// CPUs that the floodmark process may use; null if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_cpus: Option<BTreeSet<u32>>,
     /// CPU model; null if unknown.
@@ -266,7 +266,7 @@ pub struct Environment {
     pub cgroup: Option<CgroupLimits>,
     /// Process limits by name (`nofile`).
     pub limits: BTreeMap<String, u64>,
-    /// Kernel settings that affect load, by name under `/proc/sys`.
+    /// Kernel settings that affect the load, by name under `/proc/sys`.
     pub sysctls: BTreeMap<String, String>,
 }
 
@@ -312,7 +312,7 @@ impl FromStr for Label {
     }
 }
 
-/// Labels by key. If a key occurs several times, the last value counts.
+/// Labels by key. If a key occurs several times, the last value applies.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Labels(BTreeMap<String, String>);
 
@@ -323,7 +323,7 @@ impl Labels {
         self.0.is_empty()
     }
 
-    /// Returns whether all given labels are among these.
+    /// Returns whether these labels include all `wanted` labels.
     #[must_use]
     pub fn contain(&self, wanted: &[Label]) -> bool {
         let has = |Label(key, value): &Label| self.0.get(key) == Some(value);
@@ -346,7 +346,7 @@ impl Display for Labels {
 }
 
 impl ToolInfo {
-    /// floodmark with its version and command line.
+    /// Returns the description of a floodmark process with this version and command line.
     #[must_use]
     pub fn floodmark(version: &str, command: Vec<String>) -> Self {
         ToolInfo {

@@ -35,7 +35,7 @@ pub(crate) fn times([_, low, high]: &[u64; 3]) -> [u64; 2] {
     [sent, sent + (high & LATEST)]
 }
 
-/// Stored instead of a distance that is not an integer number of scores.
+/// Marks a distance that is not an integer number of scores.
 const NONE: i32 = i32::MIN;
 
 /// Maximum rounding error accepted in a total, as a share of a score.
@@ -153,7 +153,7 @@ impl KeptScore {
     /// Converts the response to another line and another clock.
     /// The new line is `by` scores below the current line, and the new clock started `earlier_ns`
     /// ns before the current clock.
-    /// If `by` is `None`, the distance between the lines is not a multiple of a score, so the
+    /// If `by` is `None`, the distance between the lines is not an integer number of scores, so the
     /// new distance is unknown.
     #[must_use]
     pub fn moved(&self, by: Option<i32>, earlier_ns: u64) -> Self {

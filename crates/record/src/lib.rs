@@ -3,7 +3,7 @@
 //!
 //! These types are the only interface between the code that measures and the code that judges.
 //!
-//! Modules depend one way only, from the last line to the first:
+//! A module depends only on modules in its own line of this list or in earlier lines:
 //!
 //! - values: [`units`], [`times`], [`outcome`], [`interval`], [`cause`]
 //! - the input of a worker and its reports: [`plan`], [`worker_input`], [`events`]

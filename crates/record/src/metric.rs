@@ -1,7 +1,8 @@
 //! Metrics that samplers observe, each with a subject, a name, a unit and a kind.
 //!
 //! A record stores a metric as three strings.
-//! Only [`Metric::parse`] and the adjacent methods convert between a metric and its strings.
+//! Only [`Metric::parse`], [`Metric::subject`], [`Metric::name`] and [`Metric::unit`] convert
+//! between a metric and its strings.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -25,13 +26,14 @@ crate::names::named! {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "StoredMetric", into = "StoredMetric")]
 pub enum Metric {
-    /// The client's host, or the server's host if the server runs on another host.
+    /// The client's host (`None`), or the server's host if the server runs on another host.
     Host(Option<Role>, HostFigure),
     /// The network namespace of floodmark or of a role.
     Network(Option<Role>, NetworkFigure),
     /// The control group of floodmark or of a role.
     Cgroup(Option<Role>, CgroupFigure),
-    /// The disks of the client's host, or of the server's host if the server runs on another host.
+    /// The disks of the client's host (`None`), or of the server's host if the server runs on
+    /// another host.
     Disk(Option<Role>, DiskFigure),
     /// A process tree.
     Process(Role, ProcessFigure),
@@ -46,7 +48,7 @@ pub enum Metric {
         /// Kernel function.
         function: String,
     },
-    /// Number of threads of a group that wait for an object: the mean since the previous value.
+    /// Mean number of threads of a group that waited for an object since the previous value.
     ThreadsBlocked {
         /// Role of the process tree.
         role: Role,
@@ -91,8 +93,8 @@ pub enum Metric {
     },
 }
 
-/// Formats a subject for display: abbreviations are spelled as in text, and the first letter is
-/// uppercase.
+/// Formats a subject for display: spells abbreviations as in prose, and capitalizes the first
+/// letter.
 fn readable(subject: &str) -> String {
     let words = subject.split(' ').map(|word| match word {
         "jvm" => "JVM",
@@ -107,7 +109,7 @@ fn readable(subject: &str) -> String {
     first.chain(letters).collect()
 }
 
-/// Returns a text with a lowercase first letter, unless it starts with an abbreviation.
+/// Returns `text` with a lowercase first letter, unless it starts with an abbreviation.
 fn lowercase_first(text: &str) -> String {
     let mut letters = text.chars();
     match (letters.next(), letters.next()) {
@@ -181,7 +183,7 @@ impl Metric {
         }
     }
 
-    /// Returns a title for readers, such as `Server: resident memory`.
+    /// Returns a human-readable title, such as `Server: resident memory`.
     #[must_use]
     pub fn title(&self) -> String {
         let subject = readable(&self.subject());
@@ -261,7 +263,7 @@ impl Metric {
     /// unknown.
     #[must_use]
     pub fn parse(subject: String, name: String, unit: String) -> Self {
-        // Accept a metric only if writing it back gives the same strings.
+        // Accept a metric only if it converts back to the same strings.
         let same = |metric: &Self| metric.subject() == *subject && metric.name() == *name;
         match parse_known(&subject, &name).filter(same) {
             Some(metric) => metric,
@@ -418,10 +420,10 @@ impl From<Metric> for StoredMetric {
     }
 }
 
-/// A series that was sampled during the load.
+/// A series of samples taken during the load.
 ///
-/// A series that takes too much CPU or space is downsampled: its step doubles, and each pair of
-/// values is merged. Counters are added, and other values are averaged.
+/// A series that takes too much CPU time or space is downsampled: its step doubles, and each pair
+/// of values is merged. Counter values are added, and other values are averaged.
 /// A second observation then keeps the peaks at the original resolution.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "StoredObservation", into = "StoredObservation")]
@@ -446,8 +448,8 @@ const PEAK: &str = ".max";
 
 /// A series of samples taken during the load.
 ///
-/// A series that takes too much CPU or memory is sampled less often or downsampled: its step
-/// doubles, and each pair of values is merged (sum for counters, otherwise mean).
+/// A series that takes too much CPU time or space is sampled less often or downsampled: its step
+/// doubles, and each pair of values is merged (sum for counters, mean otherwise).
 /// A second series with the suffix `.max` then keeps the maxima at the original resolution.
 /// The maxima of counters are rates (`count/s`).
 #[derive(Serialize, Deserialize, JsonSchema)]
@@ -474,9 +476,9 @@ struct StoredObservation {
     unit: String,
     /// Source of the values.
     source: String,
-    /// Time of the first value, in milliseconds since the start of the attempt.
+    /// Start of the first step, in milliseconds since the start of the attempt.
     start_ms: u64,
-    /// Interval between values in milliseconds.
+    /// Length of a step in milliseconds. There is one value per step.
     step_ms: u64,
     /// Values in chronological order. The value of a counter is the increase within the step.
     values: Vec<f64>,
@@ -536,7 +538,7 @@ crate::names::named! {
         TimedLock = "timed lock",
         /// A lock on a file.
         FileLock = "file lock",
-        /// Events of several file descriptors, as in an event loop.
+        /// Events on several file descriptors, as in an event loop.
         Events = "events",
         /// A new connection.
         Accept = "accept",
@@ -556,7 +558,7 @@ crate::names::named! {
         Signal = "signal",
         /// A page of memory, which the kernel may have to read from disk.
         PageFault = "page fault",
-        /// An object that was not identified, or that exceeds the maximum number of objects.
+        /// An object that was not identified, or that is beyond the maximum number of objects.
         Other = "other",
     }
 }
@@ -637,7 +639,8 @@ struct FigureRow<'a> {
 }
 
 impl FigureRow<'_> {
-    /// Returns the description for a title: in lowercase, and without a final period.
+    /// Returns the description for a title: with a lowercase first letter, and without a final
+    /// period.
     fn description(&self) -> String {
         let text = self.doc.trim();
         lowercase_first(text.strip_suffix('.').unwrap_or(text))
@@ -900,7 +903,7 @@ figures! {
         WaitingForOthers = "waiting for others", "sessions", Level;
         /// Committed transactions.
         Commits = "commits", "count", Counter;
-        /// Rolled back transactions.
+        /// Rolled-back transactions.
         Rollbacks = "rollbacks", "count", Counter;
         /// Rows returned by scans.
         RowsReturned = "tup_returned", "count", Counter;

@@ -174,8 +174,8 @@ pub const MAX_EXCERPT: usize = 200;
 pub struct NotOkResponse {
     /// Status code.
     pub status: u16,
-    /// The first 200 bytes of the body. Control characters are escaped, and bytes that are not UTF-8
-    /// are replaced. If the body is longer, the text ends with `…`.
+    /// The first 200 bytes of the body. Control characters are escaped, and bytes that are not
+    /// UTF-8 are replaced. If the body is longer, the text ends with `…`.
     pub body: String,
 }
 

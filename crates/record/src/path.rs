@@ -145,8 +145,8 @@ impl From<&str> for ActorResource {
     }
 }
 
-/// An actor, or one of its resources. In JSON, a string: the actor, and possibly a space and the
-/// resource.
+/// An actor, or one of its resources. In JSON, a string with the actor and, if known, a space and
+/// the resource.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Place {
@@ -195,9 +195,9 @@ impl From<Place> for String {
 pub struct PathStep {
     /// Kind of the step.
     pub kind: StepKind,
-    /// Who the step belongs to: `client`, `server`, `store`, `upstream`, `others` for programs outside
-    /// the experiment, `shared` for client and server together, `network` or `host`. A space and the
-    /// name or address of a resource may follow.
+    /// Who the step belongs to: `client`, `server`, `store`, `upstream`, `others` for programs
+    /// outside the experiment, `shared` for client and server together, `network` or `host`. A
+    /// space and the name or address of a resource may follow.
     #[schemars(with = "String")]
     pub who: Place,
     /// Mean number of requests at this step; null if unknown.

@@ -857,7 +857,7 @@ pub struct Target {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
     pub further_addresses: Vec<SocketAddr>,
-    /// Time to resolve the host name in microseconds; null if no name was resolved.
+    /// Time taken to resolve the host name, in microseconds; null if no name was resolved.
     pub resolve_us: Option<u64>,
     /// Host and port, as in the `Host` header.
     pub authority: String,
@@ -877,7 +877,7 @@ impl Target {
         self.addresses().filter_map(|address| address.ip())
     }
 
-    /// Formats the addresses, such as `[::1]:80, 127.0.0.1:80`.
+    /// Formats the addresses as in `[::1]:80, 127.0.0.1:80`.
     #[must_use]
     pub fn show_addresses(&self) -> String {
         let shown: Vec<String> = self
@@ -1030,7 +1030,7 @@ impl Timetable {
     }
 
     /// Encodes the timetable for [`Timetable::decode`]: each interval between arrivals is a LEB128
-    /// integer of two or three bytes. JSON would need ten to twenty bytes.
+    /// integer, usually of two or three bytes. JSON would need ten to twenty bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.0.len() * 3);

@@ -52,7 +52,7 @@ impl fmt::Display for JsonPointer {
 /// The content of a place in a JSON text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PointedValue {
-    /// An integer from 0, or a string that contains one.
+    /// A non-negative integer, or a string that contains one.
     Number(u64),
     /// JSON null.
     Null,

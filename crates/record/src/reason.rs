@@ -1,4 +1,4 @@
-//! Reasons why the figures of a run do not describe the server, and their words.
+//! Reasons why the figures of a run do not describe the server, and their text.
 
 use std::fmt::{self, Display};
 
@@ -22,7 +22,7 @@ pub const FIX_LOST: &str = "check the agent's host and repeat";
 /// for the affected items), the noun for these items, and the fix.
 type ClientError = (&'static str, &'static str, &'static str, &'static str);
 
-/// The errors that the client or its host cause.
+/// The errors caused by the client or its host.
 pub const CLIENT_ERRORS: [ClientError; 4] = [
     (
         "ports_exhausted",
@@ -62,7 +62,7 @@ pub enum Reason {
     },
     /// No response was ok.
     NothingOk {
-        /// The most frequent failure and the number of its requests.
+        /// The most frequent kind of failure, and the number of requests that failed this way.
         mostly: Option<(FailureKind, u64)>,
     },
     /// The server stopped responding.
@@ -71,7 +71,8 @@ pub enum Reason {
         since_s: f64,
         /// Time without responses, in seconds.
         silence_s: f64,
-        /// When the run ended because no connection could be opened, in seconds.
+        /// Time in seconds at which the run ended, if it ended because no connection could be
+        /// opened.
         ended_s: Option<f64>,
     },
     /// An external client failed.
@@ -100,14 +101,14 @@ pub enum Reason {
     },
     /// The client's threads were saturated, but the verdict names another limit.
     NoSpareCpu {
-        /// CPU use of the threads; null for agents, which may differ.
+        /// CPU use of the threads; null for agents, whose CPU use may differ.
         threads: Option<ThreadUse>,
         /// The verdict's cause.
         cause: Cause,
         /// The verdict's next step.
         next: String,
     },
-    /// Requests that the client did not send.
+    /// The client did not send some requests.
     Unsent {
         /// Number of requests that were not sent.
         unsent: u64,
@@ -126,7 +127,7 @@ pub enum Reason {
         is_lower_bound: bool,
         /// Why the client was late.
         why: LateReason,
-        /// Number of load threads that reduces the lateness.
+        /// Number of load threads that would reduce the lateness.
         more_threads: Option<usize>,
     },
     /// The client stalled in the closed model.
@@ -136,7 +137,7 @@ pub enum Reason {
         /// Time for which requests were sent, in seconds.
         sending_s: f64,
     },
-    /// The client failed to hold connections.
+    /// The client could not hold all connections.
     NotHeld {
         /// Number of failed connections.
         failed: u64,
@@ -200,24 +201,24 @@ pub enum LateReason {
         /// Length of the stall, in seconds.
         stall_s: f64,
     },
-    /// CPU use of the threads, without a stall.
+    /// The client did not stall; contains the CPU use of its threads.
     Threads(ThreadUse),
     /// The CPU use is unknown.
     Unknown,
 }
 
-/// CPU use of the load threads, as mean shares of the time.
+/// Mean CPU use of the load threads, as shares of the time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ThreadUse {
     /// Number of threads.
     pub threads: usize,
     /// Share of the time on a CPU.
     pub on_cpu: f64,
-    /// Share of the time that threads were runnable but had no CPU; null if unknown.
+    /// Share of the time during which threads were runnable but had no CPU; null if unknown.
     pub runnable: Option<f64>,
 }
 
-/// What reduces the CPU use of saturated load threads.
+/// Fix for saturated load threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ThreadFix {
@@ -280,7 +281,7 @@ pub fn show_stopped(since_s: f64) -> String {
 }
 
 impl Reason {
-    /// Returns the problem, and the rest of the sentence, which may be empty.
+    /// Returns the problem and the rest of the message, which may be empty.
     fn parts(&self) -> (String, String) {
         match self {
             Self::CutShort { sent_s } => (
@@ -477,8 +478,8 @@ impl Display for Reason {
 }
 
 impl Reason {
-    /// Reads [`Reason::NothingOk`], on which the exit code depends, from its description in a record
-    /// of schema version 1. Returns `None` for other reasons, which no code needs.
+    /// Reads [`Reason::NothingOk`], on which the exit code depends, from its description in a
+    /// record of schema version 1. Returns `None` for other reasons, which no code needs.
     fn from_text(text: &str) -> Option<Self> {
         let rest = text.strip_prefix("no response was ok")?;
         let mostly = rest.strip_prefix(" (mostly ").and_then(|rest| {
@@ -494,16 +495,16 @@ impl Reason {
     }
 }
 
-/// A fact, or the text of a fact that is unknown.
+/// A fact, or only its text.
 ///
-/// In JSON, an object with the fact and its text. No code reads this text, which is for people and
-/// `jq`.
+/// In JSON, an object with the fact and its text. The text is for people and `jq`; no code reads
+/// it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "StoredWorded", into = "StoredWorded")]
 pub enum Worded {
     /// The fact.
     Fact(Reason),
-    /// The text of a fact that is unknown, as in records of schema version 1.
+    /// Only the text, as in records of schema version 1.
     Text(String),
 }
 
@@ -517,7 +518,8 @@ impl Worded {
         }
     }
 
-    /// Describes the problem, without its effect on the figures and its fix, if known.
+    /// Describes the problem. Omits its effect on the figures and its fix, unless only the text is
+    /// known.
     #[must_use]
     pub fn problem(&self) -> String {
         match self {

@@ -487,14 +487,15 @@ pub struct AgentRun {
     pub name: String,
     /// Name of the agent's host; empty if the agent never started.
     pub host: String,
-    /// Boot ID of the host, the same in all its containers. Null if the agent never started or the ID
-    /// cannot be read.
+    /// Boot ID of the host, the same in all its containers. Null if the agent never started or the
+    /// ID cannot be read.
     #[serde(default)]
     pub boot_id: Option<String>,
-    /// Whether the agent uses CPUs of the coordinator's host: their boot IDs are equal.
+    /// Whether the agent uses the CPUs of the coordinator's host, that is, whether the boot IDs are
+    /// equal.
     pub shares_host: bool,
-    /// Number of CPUs that the agent may use; 0 if it never started. The other agents then sent its
-    /// share.
+    /// Number of CPUs that the agent may use; 0 if it never started, in which case the other agents
+    /// sent its share.
     pub cpus: u32,
     /// The agent's wall clock minus the coordinator's, in µs, at the start of the measurement.
     /// All times in the record are already corrected for this skew. Null if it was not measured.
@@ -502,9 +503,9 @@ pub struct AgentRun {
     /// Maximum error of `skew_us` in µs, including the drift until the end of the load. Null if the
     /// skew was not measured.
     pub bound_us: Option<f64>,
-    /// Delay of the agent's start of the measurement, in µs.
+    /// Delay with which the agent started the measurement, in µs.
     pub late_start_us: f64,
-    /// Ok responses per second over the agent's whole measurement; null if it was lost.
+    /// Ok responses per second over the agent's whole measurement; null if the agent was lost.
     pub throughput_per_s: Option<f64>,
     /// Counts of the agent's requests.
     pub requests: Counts,
@@ -518,7 +519,8 @@ pub struct AgentRun {
     pub lost: Option<String>,
 }
 
-/// Returns the number of CPUs that agents may use. Agents on one host share its CPUs.
+/// Returns the total number of CPUs that the agents may use. Agents on the same host share its
+/// CPUs.
 pub(crate) fn cpus(agents: &[AgentRun]) -> u32 {
     let mut hosts = BTreeMap::new();
     for agent in agents {
@@ -628,7 +630,7 @@ pub struct RolePlacement {
     pub sysctls: BTreeMap<String, String>,
 }
 
-/// Throughput in steps of 100 ms. Only short runs have one.
+/// Throughput in steps of 100 ms, recorded only for short runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct FineThroughput {
     /// Length of a step in seconds. The first step starts with the measurement.
@@ -645,13 +647,13 @@ pub struct FineThroughput {
 pub struct TimeBuckets {
     /// Index of the first bucket that is not empty.
     pub first: u32,
-    /// Number of responses in the first and the following buckets.
+    /// Number of responses in each bucket, starting with the first.
     pub counts: Vec<u64>,
 }
 
 impl TimeBuckets {
-    /// Counts times in nanoseconds with the number of their responses. Returns `None` without
-    /// times.
+    /// Creates buckets from times in nanoseconds, each with its number of responses. Returns `None`
+    /// without times.
     pub fn of(times: impl IntoIterator<Item = (u64, u64)>) -> Option<Self> {
         let index = |ns: u64| (2.0 * (ns.max(1) as f64).log2()).floor() as u32;
         let mut times = times.into_iter().map(|(ns, count)| (index(ns), count));

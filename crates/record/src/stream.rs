@@ -80,9 +80,11 @@ pub enum Event {
     StoreUsed(ServerUsed),
     /// CPU time used on the host since the previous event of this kind (once a second).
     HostUsed(HostUsed),
-    /// Counts of a part of a second. If the worker dies, its last second consists of these parts.
+    /// Counts for a part of a second. If the worker dies, its last second is the sum of these
+    /// parts.
     Part(PartRow),
-    /// Throughput of each agent in the next merged second. Absent if one worker sends the load.
+    /// Throughput of each agent in the second that the next merged [`Event::Second`] describes.
+    /// Absent if one worker sends the load.
     AgentRates {
         /// Ok responses per second, in the order of the agents; null for an agent that sent no
         /// figures for this second.
@@ -92,7 +94,7 @@ pub enum Event {
     Second(SecondRow),
     /// The worker ended.
     End(WorkerEnd),
-    /// The agents' parts of the load, recorded once per attempt after the load. Absent if one
+    /// The agents' parts of the load, recorded once per attempt, after the load. Absent if one
     /// worker sent the load.
     Agents {
         /// The agents, in order.
@@ -133,11 +135,12 @@ pub enum Event {
     CrashRound(CrashRound),
     /// A search for the capacity started.
     CapacityBegan(CapacityBegan),
-    /// The previous run was a trial of the search. The record contains only this summary.
+    /// The previous run was a trial of the search. The record contains only this summary of the
+    /// trial.
     CapacityTrial(CapacityTrial),
     /// The search ended.
     CapacityEnded(CapacityEnded),
-    /// The server failed at a setting of a tuning.
+    /// The server failed with a setting that a tuning tried.
     SettingFailed(FailedSetting),
     /// Last event of a worker that loads two servers alternately.
     Alternated(AlternatingEnd),

@@ -51,7 +51,7 @@ crate::names::named! {
         Complete = "complete",
         /// The time limit was reached.
         OutOfTime = "out-of-time",
-        /// The default setting has no valid figure, so that the search cannot start.
+        /// No valid result was measured for the default setting, so the search cannot start.
         NoStart = "no-start",
         /// The tuning was interrupted, or a worker failed.
         Interrupted = "interrupted",
@@ -192,7 +192,7 @@ pub struct Tuning {
     pub ratio: Option<TuningRatio>,
     /// Cause that limits the chosen setting; null if unknown.
     pub cause: Option<Cause>,
-    /// Knobs that do not matter: all measured values are within 2 % of the best.
+    /// Knobs that do not matter: at all their measured values, the rate is within 2 % of the best.
     pub irrelevant: Vec<String>,
     /// How the tuning ended.
     pub ended: TuningEnd,

@@ -100,7 +100,7 @@ fn scaled(text: &str) -> Option<f64> {
     }
     // Round to a thousandth, so that 0.1k becomes 100 and 1.234M becomes 1,234,000.
     let value = number.parse::<f64>().ok()? * factor;
-    // From 10^12 up, `value * 1e3` may exceed 2^53, and rounding could change an integer.
+    // At 10^12 and above, `value * 1e3` may exceed 2^53, and rounding could change an integer.
     Some(if value < 1e12 {
         (value * 1e3).round() / 1e3
     } else {

@@ -1,12 +1,12 @@
 //! Observations of the server and the host during a load, on this host or a remote one.
 //!
 //! `floodmark observe` writes its observations to a file of JSON Lines, which can be read while it
-//! grows. The file contains, in this order:
+//! grows. The file contains:
 //!
-//! - one [`ObserverLine::Opened`];
+//! - one [`ObserverLine::Opened`], the first line;
 //! - about one [`ObserverLine::Second`] per second;
 //! - one [`ObserverLine::Group`] before the first values of each group;
-//! - one [`ObserverLine::Ended`], unless the observer was killed.
+//! - one [`ObserverLine::Ended`], the last line, unless the observer was killed.
 
 use std::collections::BTreeSet;
 
@@ -171,7 +171,8 @@ pub enum ObserverLine {
     Group(SeriesGroup),
     /// Samples taken since the previous line of this type.
     Second(ObservedSecond),
-    /// The response to a ping (`floodmark observe --pings`). Only in a stream, never in a file.
+    /// The response to a ping (`floodmark observe --pings`). Occurs only in a stream, never in a
+    /// file.
     Pong {
         /// The time in the ping, in ns.
         sent_ns: i64,
@@ -208,9 +209,9 @@ pub struct ObserverOpened {
     pub environment: Environment,
     /// Port that the server listens on.
     pub port: u16,
-    /// Name of the server's first process, truncated to 15 bytes by the kernel.
+    /// Name of the first process in `pids`, truncated to 15 bytes by the kernel.
     pub name: String,
-    /// Process ids of the server's first processes.
+    /// PIDs of the server's initial processes.
     pub pids: Vec<u32>,
     /// CPUs on which at least one of the server's threads may run; null if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -224,7 +225,7 @@ pub struct ObserverOpened {
 pub struct ClockReading {
     /// Reading of the series clock: milliseconds since the series began.
     pub at_ms: f64,
-    /// Boot id of the host (`/proc/sys/kernel/random/boot_id`); null if not available.
+    /// Boot ID of the host (`/proc/sys/kernel/random/boot_id`); null if not available.
     /// Monotonic times are comparable only within one boot.
     pub boot_id: Option<String>,
     /// `CLOCK_MONOTONIC`, ns.
@@ -331,13 +332,13 @@ pub struct ClockAlignment {
     pub but: Option<String>,
 }
 
-/// Method of finding the offset between two clocks.
+/// Method used to find the offset between two clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AlignmentMethod {
     /// Client and observer ran on the same host and read the same clock.
     SameClock,
-    /// Both kernels report that their wall clock is synchronized.
+    /// Both kernels report that their wall clocks are synchronized.
     WallClocks,
     /// The offset was measured with pings (`floodmark load --observe`).
     Pings,

@@ -71,7 +71,7 @@ struct InputLine {
 }
 
 impl WorkerInput {
-    /// Returns the input for a whole load on one server, without a file for responses.
+    /// Returns the input for the whole load on one server, without a file for responses.
     #[must_use]
     pub fn new(plan: Plan, first_number: u64, anchors: Vec<TrustAnchor>) -> Self {
         WorkerInput {

@@ -4,12 +4,12 @@
 //! `markdown` draw the documents. This crate does not measure anything and does not read the
 //! terminal, the environment or the clock. [`plain::line`] escapes text from servers and URLs.
 //!
-//! Modules depend one way only, from the last line to the first:
+//! A module depends only on modules in its own line of this list or in earlier lines:
 //!
-//! - `plain`, and in `model` the words of figures (`figures`)
+//! - `plain`, and `figures` in `model`, which formats figures
 //! - `chart` and `document`: the parts of a document
 //! - one module for each part of a result, such as `run`, `verdict` and `capacity`
-//! - `summary` and `experiment`: whole documents, which `model` chooses from; and `page`
+//! - `summary` and `experiment`: whole documents, from which `model` chooses; and `page`
 //! - the renderers and writers
 
 pub mod csv;

@@ -18,7 +18,7 @@ const UNITS: [&str; 7] = [
     "_cpus",
 ];
 
-/// Numbers without a unit, and numbers whose unit is in the column `unit`.
+/// Columns of numbers without a unit, or with the unit in the column `unit`.
 const UNITLESS: [&str; 16] = [
     "figure",
     "figure_low",

@@ -43,7 +43,8 @@ impl Style {
     }
 }
 
-/// Uses only the eight basic colors, which every terminal supports and themes keep readable.
+/// Returns the SGR code of an emphasis. Uses only the eight basic colors, which every terminal
+/// supports and themes keep readable.
 fn sgr(emphasis: Emphasis) -> Option<&'static str> {
     match emphasis {
         Emphasis::Plain | Emphasis::Step => None,

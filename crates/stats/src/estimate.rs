@@ -1,5 +1,5 @@
-//! Estimates of a mean: its standard error, which allows for autocorrelation, its method, and
-//! intervals within one run or over attempts.
+//! Estimates of a mean, with a standard error that allows for autocorrelation, and intervals within
+//! one run or over attempts.
 
 use floodmark_record::interval::Interval;
 use floodmark_record::run::Window;

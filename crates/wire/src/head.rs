@@ -1,8 +1,8 @@
-//! The sections of a response: the head (status line and headers), of which three headers frame the
-//! response, and the trailers after a chunked body.
+//! The sections of a response: the head (status line and headers) and the trailers after a chunked
+//! body. Three of the headers determine the framing.
 //!
-//! A section is lines of text that end with an empty line. A section that arrives in one piece is
-//! parsed in place. Other sections are collected in a buffer.
+//! A section consists of lines of text and ends with an empty line. A section that arrives in one
+//! piece is parsed in place. Other sections are collected in a buffer.
 
 use std::mem::MaybeUninit;
 
@@ -10,8 +10,8 @@ use httparse::{ParserConfig, Response, Status};
 
 use crate::error::ReadError;
 
-/// Maximum length of a body or chunk, in bytes. No server means a longer one, and the response
-/// would only end with the timeout.
+/// Maximum length of a body or chunk, in bytes. A larger length can only be an error, and
+/// waiting for such a body would end only with the timeout.
 pub(crate) const MAX_LENGTH: u64 = 1 << 60;
 
 /// Maximum size of a head or a trailer section, in bytes.
@@ -292,7 +292,7 @@ impl Fields {
         }
     }
 
-    /// Reads a decimal number, which may be repeated on one line or several if all copies are
+    /// Reads a decimal number, which may be repeated on one or several lines if all copies are
     /// equal. RFC 9112 section 6.3 rule 5 allows this, because some intermediaries merge or copy
     /// the line.
     fn content_length(&mut self, value: &[u8]) -> Result<(), ReadError> {

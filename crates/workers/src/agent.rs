@@ -90,7 +90,7 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    /// Starts an agent, whose messages go to `out`. An agent that cannot be started is lost.
+    /// Starts an agent, whose messages go to `out`. An agent that cannot be started counts as lost.
     pub(crate) fn start(
         launch: AgentLaunch,
         number: usize,
@@ -142,8 +142,8 @@ impl Agent {
         matches!(self.state, Preparing | Waiting | Running)
     }
 
-    /// Takes what the agent's process has sent. Returns a line of the protocol, and the time at
-    /// which it arrived.
+    /// Handles a message from the agent's process. If it is a line of the protocol, returns the
+    /// line and the time at which it arrived.
     pub(crate) fn take(&mut self, from: FromAgent) -> Option<(AgentLine, i64)> {
         match from {
             FromAgent::Line(line, at_ns) => {
@@ -252,13 +252,13 @@ pub struct AgentFacts {
     /// Skew at the start of the measurement, and its maximum error including the drift until the
     /// end of the load, both in ns. `None` if the agent was lost before its clock was read.
     pub skew_ns: Option<(i64, u64)>,
-    /// Delay of the agent's start of the measurement, in ns.
+    /// Delay with which the agent started the measurement, in ns.
     pub late_start_ns: u64,
     /// When and why the agent was lost; `None` if it completed its part.
     pub lost: Option<String>,
 }
 
-/// Maximum length of a line on an agent's stderr in bytes. Longer lines are cut.
+/// Maximum length of a line on an agent's stderr in bytes. Longer lines are split.
 const MESSAGE_LIMIT: u64 = 1000;
 
 /// Time between SIGTERM and SIGKILL.
@@ -271,8 +271,8 @@ pub(crate) enum FromAgent {
     Line(AgentLine, i64),
     /// A line on stderr.
     Message(String),
-    /// The agent has closed its stdout, or sent a line that does not follow the protocol, for this
-    /// reason. No more lines follow.
+    /// The agent's stdout was closed, or its output was invalid. Contains the error, if any. No
+    /// more lines follow.
     Ended(Option<String>),
 }
 

@@ -1,5 +1,5 @@
-//! Commands: their words, their processes whose stdin, stdout and stderr are pipes, and the lines
-//! that they write.
+//! Commands: splits and joins their words, starts them with pipes as stdin, stdout and stderr, and
+//! reads their output.
 
 use std::io::{self, BufRead, Read, Write};
 use std::process::{ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
@@ -8,11 +8,11 @@ use std::{env, thread};
 
 use floodmark_host::Child;
 
-/// Maximum length of a command's stdout in bytes. A longer output is cut; the largest one lists the
-/// pods of 1,000 agents.
+/// Maximum length of a command's stdout in bytes. Longer output is truncated. The largest output
+/// lists the pods of 1,000 agents.
 const OUTPUT_LIMIT: u64 = 64 << 20;
 
-/// Maximum length of a command's messages in bytes. Longer ones are cut.
+/// Maximum total length of a command's messages in bytes. Longer output is truncated.
 const MESSAGE_LIMIT: u64 = 4000;
 
 /// Maximum time for a process to exit after it has closed its output.
@@ -48,10 +48,10 @@ pub(crate) fn output(command: Command, input: &[u8]) -> Result<Vec<u8>, String> 
     let (mut out, mut messages) = (Vec::new(), Vec::new());
     let read = thread::scope(|scope| {
         scope.spawn(move || {
-            // A command that does not need its input closes stdin early.
+            // Ignore the error: a command that does not need its input may close stdin early.
             let _ = stdin.write_all(input);
         });
-        // What was written before an error is still useful.
+        // Messages that were read before an error are still useful.
         scope.spawn(|| stderr.read_to_end(&mut messages));
         stdout.read_to_end(&mut out)
     });
@@ -92,8 +92,8 @@ pub fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>, limit: usize) ->
     }
 }
 
-/// Returns the command in an environment variable, with its first arguments. Without the variable,
-/// returns the program `default`.
+/// Returns the command and first arguments that an environment variable contains. Without the
+/// variable, returns the program `default`.
 pub(crate) fn user_command(variable: &str, default: &str) -> Command {
     let setting = env::var(variable).ok();
     let words = setting.and_then(|setting| words_of(&setting).ok());

@@ -1,4 +1,4 @@
-//! Joins the agents' kept responses to one file on one clock.
+//! Joins the agents' kept responses into one file, with all times on one clock.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -25,8 +25,8 @@ pub(crate) struct KeptPart<'a> {
     pub line: Option<TotalLine>,
 }
 
-/// Writes the responses of all agents to `to`, on the coordinator's clock. Scores become relative
-/// to the total line of the first part that has one. Returns the number of responses.
+/// Writes the responses of all agents to `to`, with times on the coordinator's clock. Scores become
+/// relative to the total line of the first part that has one. Returns the number of responses.
 ///
 /// The bounds widen the time between sending and completion, so that a check reports only the
 /// violations that are certain.
@@ -47,7 +47,7 @@ pub(crate) fn join_kept(check: &Check, parts: &[KeptPart<'_>], to: &Path) -> io:
         let file = File::open(part.path).map_err(unread)?;
         let bytes = file.metadata().map_err(unread)?.len();
         if !bytes.is_multiple_of(KEPT_BYTES as u64) {
-            let error = format!("{bytes} bytes are not a multiple of {KEPT_BYTES} bytes");
+            let error = format!("the size, {bytes} bytes, is not a multiple of {KEPT_BYTES} bytes");
             return Err(unread(io::Error::new(io::ErrorKind::InvalidData, error)));
         }
         let mut file = BufReader::with_capacity(BUFFER, file);

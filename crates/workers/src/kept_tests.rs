@@ -116,7 +116,7 @@ fn refuses_a_truncated_file() {
     };
     let error = join_kept(&Check::Sequence, &[part], &to).unwrap_err();
     let expected = format!(
-        "{}: 47 bytes are not a multiple of 24 bytes",
+        "{}: the size, 47 bytes, is not a multiple of 24 bytes",
         path.display()
     );
     assert_eq!(error.to_string(), expected);

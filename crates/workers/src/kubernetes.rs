@@ -35,7 +35,7 @@ pub(crate) fn default_image() -> String {
 }
 
 impl JobSource {
-    /// Reads the name of a manifest or of an image.
+    /// Parses the path of a manifest or the name of an image.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let extension = Path::new(text).extension().and_then(|text| text.to_str());
         match extension {
@@ -239,7 +239,7 @@ fn prepare(job: &mut Value, count: u32) -> Result<(), String> {
     Ok(())
 }
 
-/// Reasons for waiting from which a container rarely recovers unless the user changes something.
+/// Reasons for waiting from which a container rarely recovers without a change by the user.
 const FATAL_REASONS: [&str; 7] = [
     "CrashLoopBackOff",
     "CreateContainerConfigError",
@@ -250,7 +250,7 @@ const FATAL_REASONS: [&str; 7] = [
     "RunContainerError",
 ];
 
-/// Annotation of a pod with its index in the Job.
+/// Annotation that contains a pod's index in the Job.
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
 /// The state of an agent's pod.
@@ -285,7 +285,7 @@ fn pod_states(json: &[u8], count: u32, container: &str) -> Result<Vec<PodState>,
 fn pod_state(pod: &Value, container: &str) -> PodState {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (name, status) = (text(&pod["metadata"]["name"]), &pod["status"]);
-    // Adds the reason and the message, in one line.
+    // Appends the reason and the message, on one line.
     let explained = |why: &str, more: &Value| {
         let parts = [&more["reason"], &more["message"]].map(text);
         let parts = parts.iter().filter(|part| !part.is_empty());

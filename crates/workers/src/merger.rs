@@ -1,4 +1,4 @@
-//! Merges the events of several agents into one stream, and their ends into one end.
+//! Merges the events of several agents into one stream, and their end events into one end event.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -47,7 +47,7 @@ struct MergedAgent {
     parts: Vec<PartRow>,
     /// Open connections at the end of the latest row.
     open_connections: u64,
-    /// Totals of the agent's rows, which replace the end of a lost agent.
+    /// Totals of the agent's rows, which replace the missing end event of a lost agent.
     totals: WorkerEnd,
     end: Option<Box<WorkerEnd>>,
 }
@@ -255,7 +255,8 @@ impl Merger {
     }
 }
 
-/// Adds a part to the totals of its agent. The part is also contained in a row.
+/// Extends the window in the totals of an agent to the end of a part. The part's counts are added
+/// with the row that contains it.
 fn add_part(totals: &mut WorkerEnd, part: &PartRow) {
     if part.phase == Phase::Measure && part.sums.counts.intended > 0 {
         // In the closed model, a lost agent may have sent requests after the other agents finished.
@@ -280,10 +281,10 @@ fn add_row(totals: &mut WorkerEnd, row: &SecondRow) {
 }
 
 /// Added to the next request number for each lost agent, to skip the numbers of requests that it
-/// sent but did not report. No agent sends more requests in one run.
+/// sent but did not report. No agent sends that many requests in one run.
 const LOST_NUMBERS: u64 = 1 << 32;
 
-/// Merges the ends of all agents. Returns `None` if no agent has sent its end.
+/// Merges the end events of all agents. Returns `None` if no agent has sent its end event.
 fn merged_end(agents: Vec<MergedAgent>) -> Option<WorkerEnd> {
     let (mut ends, mut lost) = (Vec::new(), Vec::new());
     for agent in agents {

@@ -36,7 +36,8 @@ pub enum ObserverPlace {
     Pod {
         /// Name of the pod.
         pod: String,
-        /// Container whose processes are visible to the observer; `None` for the pod's first one.
+        /// Container whose processes are visible to the observer; `None` for the pod's first
+        /// container.
         container: Option<String>,
         /// Image of the ephemeral container.
         image: String,
@@ -124,7 +125,8 @@ impl Drop for TemporaryFile {
 }
 
 impl ObserverPlace {
-    /// Returns the command that starts the observer, and a file next to `file` that it reads.
+    /// Returns the command that starts the observer. If the command reads a temporary file, which
+    /// is created next to `file`, returns this file too.
     pub(crate) fn command(
         &self,
         port: u16,
@@ -177,8 +179,8 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum time for the observer to exit.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Number of pings in a group, of which the best one counts. The first group is sent at once, and
-/// later groups at one ping per second.
+/// Number of pings in a group, of which only the best one counts. The pings of the first group are
+/// sent without pauses, and later ones once per second.
 const PINGS: usize = 16;
 
 /// Maximum length of a line in bytes.
@@ -214,7 +216,7 @@ impl ObserverLink {
     ) -> Result<Self, String> {
         let output =
             File::create_new(file).map_err(|error| format!("{}: {error}", file.display()))?;
-        // The file is needed until the observer runs.
+        // Keep the file until the observer is running.
         let (command, _profile) = place.command(port, file)?;
         let (child, stdin, stdout, stderr) = start_piped(command)?;
         let no_thread = |error| format!("cannot start a thread: {error}");
@@ -275,10 +277,10 @@ impl Drop for ObserverLink {
     }
 }
 
-/// Returns everything that the observer writes to stderr, in one line.
+/// Returns everything that the observer writes to stderr, as one line.
 fn message(stderr: ChildStderr) -> String {
     let mut bytes = Vec::new();
-    // What was read before an error is still useful.
+    // Text that was read before an error is still useful.
     let _ = BufReader::new(stderr.take(MESSAGE_LIMIT)).read_to_end(&mut bytes);
     let text = String::from_utf8_lossy(&bytes);
     Vec::from_iter(text.lines().map(str::trim).filter(|line| !line.is_empty())).join("; ")

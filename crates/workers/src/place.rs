@@ -169,7 +169,7 @@ pub struct AgentsSetting<'a> {
     pub side: &'a ProcessPlacement,
 }
 
-/// Agents that are ready to be started. Dropping it removes the Job that runs them, if any.
+/// Agents that are ready to be started. Dropping this value removes the Job that runs them, if any.
 #[derive(Debug)]
 pub struct PreparedAgents {
     /// How to start each agent.
@@ -231,7 +231,8 @@ fn agent_command(program: &Path) -> Command {
 }
 
 /// Returns the command for one task of a Slurm cluster. Each agent is a separate step, because
-/// `srun` would mix the output of several tasks. The cluster's nodes must share the program's path.
+/// `srun` would mix the output of several tasks. The program must have the same path on all nodes
+/// of the cluster.
 fn slurm(program: &PathBuf) -> Command {
     let mut command = Command::new("srun");
     command

@@ -36,7 +36,7 @@ pub(crate) fn commands(hosts: &[String], program: Option<&Path>) -> Vec<Result<C
     };
     let failed = |why: &str| {
         let why = why.replace('\n', "; ");
-        format!("cannot copy floodmark there: {why}")
+        format!("cannot copy floodmark to the host: {why}")
     };
     let bytes = match fs::read(program) {
         Ok(bytes) => bytes,
@@ -62,7 +62,7 @@ pub(crate) fn on_path(arguments: &str) -> String {
     )
 }
 
-/// Returns whether `text` can be a host. ssh would read text that starts with a hyphen as an
+/// Returns whether `text` can be a host. ssh would interpret text that starts with a hyphen as an
 /// option.
 pub(crate) fn is_host(text: &str) -> bool {
     !text.is_empty() && !text.starts_with('-') && !text.contains(char::is_whitespace)
@@ -77,8 +77,8 @@ pub(crate) fn command(host: &str, script: &str) -> Command {
     ssh
 }
 
-/// Copies the program to each host, unless the host has it. Returns its path there for sh, and the
-/// outcome for each host.
+/// Copies the program to each host that lacks it. Returns the copy's path as an expression for sh,
+/// and the outcome for each host.
 fn copy<'h>(
     hosts: &'h [String],
     program: &[u8],

@@ -24,7 +24,7 @@ const GRACE: Duration = Duration::from_secs(10);
 
 /// The repository, its release build and the interrupt flag.
 pub struct Bench {
-    /// Root of the repository, and the working directory of commands.
+    /// Root of the repository; commands run in this directory.
     pub root: PathBuf,
     /// Cargo's target directory.
     pub target: PathBuf,

@@ -2,9 +2,9 @@
 //! server is a copy of the native server that is stopped for 5 % of the time
 //! ([`slowed`](crate::slowed)).
 //!
-//! `cargo xtask aa` compares the servers with `floodmark run`: first the native server with itself
-//! many times, then with the slower server. floodmark determines how many processes the second
-//! comparison needs. `cargo xtask gate` counts how often a gate fails.
+//! `cargo xtask aa` uses `floodmark run` to compare the native server with itself many times, and
+//! then with the slower server. floodmark determines how many processes the second comparison
+//! needs. `cargo xtask gate` counts how often a gate fails.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ const OVERHEAD: Duration = Duration::from_secs(10);
 
 /// Budget of each gate, in seconds.
 const BUDGET_S: u64 = 85;
-/// Maximum time of a gate, including the start and the end of the experiment.
+/// Maximum duration of a gate, including the time to start and end the experiment.
 const MAX_TIME: Duration = Duration::from_secs(90);
 /// Maximum proportion of gates that fail for identical servers.
 const MAX_FALSE_ALARMS: f64 = 0.05;
@@ -276,7 +276,7 @@ impl GateSeries {
 }
 
 /// Runs gates of both kinds in turn, prints the proportions with 95 % Wilson intervals, and returns
-/// whether they meet the requirements.
+/// whether all requirements were met.
 pub fn gate(options: &GateOptions) -> Result<bool, Failure> {
     let bench = Bench::new(options.floodmark.as_deref())?;
     let directory = tempfile::tempdir()?;

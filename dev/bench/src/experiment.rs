@@ -14,7 +14,7 @@ use crate::bench::{Bench, Failure, read, write};
 /// root.
 const SYSTEMS: &str = "dev/bench/systems";
 
-/// Directories of external clients, relative to the repository's root. The first directory has
+/// Directories of external clients, relative to the repository's root. The first directory takes
 /// precedence.
 const CLIENTS: [&str; 2] = ["dev/bench/clients", "clients"];
 
@@ -186,8 +186,8 @@ impl NginxLoad {
     }
 }
 
-/// Returns the run that floodmark recorded as the external client of `run` and printed to its log
-/// in the directory `result`.
+/// Returns `run` as recorded by the floodmark process that was its external client. This process
+/// printed the record to its log in the directory `result`.
 pub fn own_run(result: &Path, run: &Run) -> Option<Run> {
     let text = read(&result.join(&run.client.tool.as_ref()?.log)).ok()?;
     let record = text.get(text.find('{')?..=text.rfind('}')?)?;

@@ -1,6 +1,6 @@
-//! `cargo xtask golden`: judges and renders the records in `dev/golden/` and shows every
-//! difference. Then does the same without the sentences in the records, on which no judgment may
-//! depend.
+//! `cargo xtask golden`: judges and renders the records in `dev/golden/`, and shows every
+//! difference from the expected output. Then judges and renders them without their sentences,
+//! because no judgment may depend on a sentence.
 //!
 //! Each pack, `NAME.jsonl.gz`, contains one result per line: the name, and either the record
 //! without histograms or all events. `judgments.txt` contains the judgment on each result, and
@@ -34,7 +34,7 @@ const JUDGMENTS: &str = "judgments.txt";
 /// Directory of the expected terminal texts, in [`GOLDEN`].
 const TEXT: &str = "text";
 
-/// End of the name of a pack.
+/// File name extension of a pack.
 const PACK: &str = ".jsonl.gz";
 
 /// Packs of cases. Their terminal texts are rendered but not stored, because there are hundreds.
@@ -64,7 +64,7 @@ pub struct GoldenOptions {
     /// Write the results in --from to this pack
     #[arg(long, value_name = "NAME", requires = "from")]
     pack: Option<String>,
-    /// Directory of result directories for --pack
+    /// Directory that contains the result directories for --pack
     #[arg(long, value_name = "DIRECTORY", requires = "pack")]
     from: Option<PathBuf>,
     /// Store events instead of records in the pack
@@ -72,7 +72,7 @@ pub struct GoldenOptions {
     events: bool,
 }
 
-/// Judges and renders all results. Returns whether they equal the expected ones.
+/// Judges and renders all results. Returns whether the output is as expected.
 pub fn run(options: &GoldenOptions) -> Result<bool, Failure> {
     let golden = repository()?.join(GOLDEN);
     if let (Some(name), Some(from)) = (&options.pack, &options.from) {
@@ -151,7 +151,7 @@ fn pack(path: &Path, from: &Path, with_events: bool) -> Result<(), Failure> {
             ("record", record)
         };
         let line = serde_json::json!({ "name": name, key: value }).to_string();
-        // Results name the directories of the host that measured them.
+        // Results contain paths on the host that measured them.
         let line = line.replace(&from.display().to_string(), "results");
         let line = line.replace(&root, "repository");
         writeln!(out, "{line}")?;
@@ -175,7 +175,7 @@ fn remove_histograms(value: &mut Value) {
     }
 }
 
-/// Replaces the sentences below a value.
+/// Replaces all sentences in a value with `?`.
 fn blank(value: &mut Value) {
     match value {
         Value::Array(values) => values.iter_mut().for_each(blank),
@@ -309,8 +309,8 @@ fn show(figure: Option<f64>) -> String {
     figure.map_or_else(|| "–".to_owned(), |figure| format!("{figure:.4}"))
 }
 
-/// Returns the terminal text of a record. Also writes the text and the page, if a directory is
-/// given.
+/// Returns the terminal text of a record. If a directory is given, also writes the text and the
+/// page to it.
 fn render(directory: Option<&Path>, title: &str, record: &Record) -> Result<String, Failure> {
     let mut runs = record.runs.iter().rev();
     let own = runs.find(|run| run.client.tool.is_none());
@@ -328,7 +328,7 @@ fn render(directory: Option<&Path>, title: &str, record: &Record) -> Result<Stri
     Ok(text)
 }
 
-/// Returns the lines that differ, each with `-` (expected) or `+` (actual).
+/// Returns the lines that differ, each prefixed with `-` (expected) or `+` (actual).
 fn differences(expected: &str, actual: &str) -> Vec<String> {
     similar::TextDiff::from_lines(expected, actual)
         .iter_all_changes()

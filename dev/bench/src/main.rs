@@ -34,7 +34,7 @@ enum Measurement {
     Capacity(capacity::CapacityOptions),
     /// Judge the cases that run on every change
     Causes {
-        /// Measure with this binary of floodmark [default: the binary next to this program]
+        /// Measure with this floodmark binary [default: the binary next to this program]
         #[arg(long, value_name = "PATH")]
         floodmark: Option<PathBuf>,
     },

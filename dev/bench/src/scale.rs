@@ -21,10 +21,10 @@ use floodmark_record::units::{show_bytes, show_count};
 use crate::bench::{Bench, Failure};
 use crate::table::cell;
 
-/// Connections per thread in the baseline run for memory.
+/// Number of connections per thread in the run that is the baseline for memory.
 const FEW: u32 = 10;
 
-/// Minimum number of connections opened per second: a tenth of the usual rate.
+/// Lowest expected rate of opening connections, per second: a tenth of the usual rate.
 const OPENED_PER_S: u32 = 1_000;
 
 /// Options of `cargo xtask scale`.
@@ -41,7 +41,7 @@ pub struct ScaleOptions {
     seconds: u32,
 }
 
-/// Measures, prints the results and returns whether all limits were met.
+/// Measures the cost, prints the results and returns whether all of them are within the limits.
 pub fn run(bench: &Bench, options: &ScaleOptions) -> Result<bool, Failure> {
     let servers = SharedPortServers::start(bench, options.connections)?;
     let capacity = servers.capacity;
@@ -74,8 +74,8 @@ pub fn run(bench: &Bench, options: &ScaleOptions) -> Result<bool, Failure> {
 /// `docs/decisions/0002-native-servers.md`).
 const SERVER_FILES: u64 = 320;
 
-/// Margin for a server with more connections than the mean, in standard deviations. The kernel
-/// assigns connections to servers by a hash.
+/// Margin for a server with more connections than the mean, in standard deviations. The kernel uses
+/// a hash to distribute connections among servers.
 const DEVIATIONS: f64 = 6.0;
 
 /// Maximum fraction of an address's ports to use. Finding a free port is slow when few are left.
@@ -114,7 +114,7 @@ pub struct Capacity {
 }
 
 impl Capacity {
-    /// Computes the resources for this number of connections.
+    /// Computes the resources needed for this number of connections.
     fn of(connections: u32, limits: ConnectionLimits) -> Self {
         let room = limits.files.saturating_sub(SERVER_FILES).max(1) as f64;
         let fits = |servers: &u32| {
@@ -130,14 +130,14 @@ impl Capacity {
         }
     }
 
-    /// Returns the source addresses as a range that starts after 127.0.0.1.
+    /// Returns the source addresses as a range that starts at 127.0.0.2.
     pub fn sources(&self) -> String {
         let last = Ipv4Addr::LOCALHOST.to_bits() + self.addresses;
         format!("127.0.0.2-{}", Ipv4Addr::from_bits(last))
     }
 }
 
-/// Idle timeout. The timeout is longer than any run, so that the servers never close a connection.
+/// Idle timeout: longer than any run, so that the servers never close a connection.
 const IDLE: &str = "3600s";
 
 /// Maximum time for the servers to exit. A server waits up to 5 s for requests in flight.
@@ -324,7 +324,7 @@ mod tests {
 
     const RECORD: &str = include_str!("../../../crates/floodmark/tests/records/load-ramp.json");
 
-    /// Returns a run that held all connections and got all responses.
+    /// Returns a run that held all connections and got an ok response to every request.
     fn run(connections: u32, memory: u64) -> Run {
         let record: Record = serde_json::from_str(RECORD).unwrap();
         let mut run = record.runs[0].clone();

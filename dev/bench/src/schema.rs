@@ -54,7 +54,7 @@ fn guide(record: &Value) -> Result<String, Failure> {
     Ok(format!("{before}{begin}\n{table}\n{end}{after}"))
 }
 
-/// Returns the table of causes in Markdown. The schema of records contains their meanings.
+/// Returns the table of causes in Markdown. Their meanings come from the schema of records.
 fn table(record: &Value) -> Result<String, Failure> {
     let meanings = record["$defs"]["Cause"]["oneOf"].as_array();
     let meaning = |cause: Cause| {

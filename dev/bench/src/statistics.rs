@@ -26,7 +26,7 @@ impl Proportion {
         self.count += usize::from(holds);
     }
 
-    /// Returns the proportion, or 0 without cases.
+    /// Returns the proportion, or 0 if there are no cases.
     pub fn value(self) -> f64 {
         self.count as f64 / self.total.max(1) as f64
     }

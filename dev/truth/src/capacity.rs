@@ -1,7 +1,7 @@
-//! Known capacities: the highest rate of Poisson arrivals at which the long-run figures of a
-//! scenario meet an objective. The servers with known capacities, and the formulas for their shares
-//! of slow or rejected requests. Unless a name says otherwise, times are in seconds and rates in
-//! requests per second.
+//! Servers with known capacities, and the formulas for their shares of slow or rejected requests. A
+//! capacity is the highest rate of Poisson arrivals at which the long-run figures of a scenario
+//! meet an objective. Unless a name says otherwise, times are in seconds and rates are in requests
+//! per second.
 
 use std::fmt;
 
@@ -22,13 +22,13 @@ pub enum KnownAnswer {
     },
     /// The capacity changes during the search.
     NotStationary,
-    /// The client sends at most this rate on time, and the server passes there.
+    /// The highest rate at which the client can send on time; the server passes at this rate.
     ClientLimit(f64),
     /// The objective is missed at any rate.
     Never,
 }
 
-/// A scenario, an objective, and their name.
+/// A named server, described by a scenario and an objective.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KnownServer {
     /// Name of the server.
@@ -40,8 +40,8 @@ pub struct KnownServer {
 }
 
 impl KnownServer {
-    /// Returns what a search should find. With scatter, the answer is the median of the capacities
-    /// of trials.
+    /// Returns what a search should find. With scatter, the answer is the median of the trials'
+    /// capacities.
     #[must_use]
     pub fn answer(&self) -> KnownAnswer {
         let capacity = |speed: f64| capacity_per_s(&self.scenario, self.objective, speed);
@@ -84,7 +84,8 @@ pub fn known_servers() -> Vec<KnownServer> {
         power: 2.0,
         window_ms: 100,
     });
-    // Rarer errors would need trials of more than a minute, because rejections come in clusters.
+    // A lower limit would require trials of more than a minute, because rejections come in
+    // clusters.
     let errors = KnownObjective::Errors(1.0);
     let (p95, slow) = (percentile(95.0, 5.0), percentile(99.0, 20.0));
     let scatter = |deviation| Some(Speed::Scatter { deviation });
@@ -164,13 +165,13 @@ impl fmt::Display for KnownObjective {
     }
 }
 
-/// Number of bisections; the result is exact to 1 in 10⁹.
+/// Number of bisections. The relative error of the result is at most 10⁻⁹.
 const BISECTIONS: usize = 60;
 
 /// Returns the capacity at a constant speed, in requests per second. A speed of 0.5 halves all
 /// rates and doubles all times of the scenario, whose own `speed` is ignored.
 ///
-/// Returns infinity if the objective is met at any rate, and 0 if it never is.
+/// Returns infinity if the objective is met at every rate, and 0 if it is met at no rate.
 #[must_use]
 pub fn capacity_per_s(scenario: &Scenario, objective: KnownObjective, speed: f64) -> f64 {
     let objective = match objective {
@@ -231,9 +232,9 @@ fn missed_share(service: &Service, objective: KnownObjective, rate_per_s: f64) -
     }
 }
 
-/// Returns the share of requests whose response time exceeds `limit_s` in M/M/c, whose busy servers
-/// complete `speed_per_s` in total. The waiting time is 0 or exponential (Erlang C). For one
-/// server, p99 = ln 100 / (speed − rate).
+/// Returns the share of requests whose response time exceeds `limit_s` in an M/M/c queue. While all
+/// servers are busy, they complete `speed_per_s` requests in total. The waiting time is 0 or
+/// exponentially distributed (Erlang C). For one server, p99 = ln 100 / (speed − rate).
 #[must_use]
 pub fn exponential_share_over(
     servers: usize,
@@ -246,7 +247,7 @@ pub fn exponential_share_over(
     }
     let own = speed_per_s / servers as f64;
     let load = rate_per_s / own;
-    // Erlang's B by recursion, then C.
+    // Erlang B by recursion, then Erlang C.
     let blocked = (1..=servers).fold(1.0, |b, n| load * b / (n as f64 + load * b));
     let waits = blocked / (1.0 - rate_per_s / speed_per_s * (1.0 - blocked));
     let left = speed_per_s - rate_per_s;
@@ -254,8 +255,8 @@ pub fn exponential_share_over(
     if servers == 1 {
         return (-left * limit_s).exp();
     }
-    // Sum of an exponential waiting time and an exponential service time. Equal rates have another
-    // formula; rates that differ a little give the same figure.
+    // Sum of an exponential waiting time and an exponential service time. Equal rates need a
+    // different formula, but slightly different rates give nearly the same result.
     let left = if left == own {
         left * (1.0 + 1e-6)
     } else {
@@ -264,8 +265,8 @@ pub fn exponential_share_over(
     (1.0 - waits) * served + waits * (left * served - own * (-left * limit_s).exp()) / (left - own)
 }
 
-/// Returns the share of requests whose response time exceeds `limit_s` in M/D/1, with or without
-/// pauses. A pause waits in the queue like a request.
+/// Returns the share of requests whose response time exceeds `limit_s` in an M/D/1 queue, with or
+/// without pauses. A pause waits in the queue like a request.
 #[must_use]
 pub fn deterministic_share_over(
     rate_per_s: f64,
@@ -291,9 +292,9 @@ pub fn deterministic_share_over(
 
 /// Returns the share of requests that a token bucket rejects.
 ///
-/// The bucket is an M/D/1 queue whose requests leave at once if they had to wait for longer than
-/// burst − 1 tokens (A. G. de Kok and H. C. Tijms, "A Queueing System with Impatient Customers",
-/// Journal of Applied Probability 22, 1985).
+/// The bucket is an M/D/1 queue whose requests leave at once if they would have to wait for more
+/// than burst − 1 tokens (A. G. de Kok and H. C. Tijms, "A Queueing System with Impatient
+/// Customers", Journal of Applied Probability 22, 1985).
 fn limiter_rejected_share(rate_per_s: f64, limiter: &Limiter) -> f64 {
     let takes_s = 1.0 / limiter.rate_per_s;
     let jobs = [QueuedJobs {
@@ -328,13 +329,13 @@ const STEPS_PER_JOB: f64 = 200.0;
 /// Jobs of one kind.
 #[derive(Debug, Clone, Copy)]
 struct QueuedJobs {
-    /// Poisson rate of the arrivals per second.
+    /// Rate of the Poisson arrivals, per second.
     rate_per_s: f64,
     /// Time that each job takes, in seconds.
     takes_s: f64,
 }
 
-/// Returns the server's load: the time that the jobs of a second take, in seconds.
+/// Returns the server's load: the total time of the jobs that arrive in a second, in seconds.
 fn load(jobs: &[QueuedJobs]) -> f64 {
     jobs.iter().map(|job| job.rate_per_s * job.takes_s).sum()
 }
@@ -343,9 +344,9 @@ fn load(jobs: &[QueuedJobs]) -> f64 {
 /// the probability that the server is idle. For a load below 1, the server is idle with a
 /// probability of 1 − load. For a higher load, H describes queues that reject jobs.
 ///
-/// H solves H(x) = 1 + Σᵢ λᵢ ∫ H(y) dy from x − bᵢ to x, for jobs of length bᵢ at the rate λᵢ. This
-/// is the Pollaczek–Khinchine formula as a renewal equation (S. Asmussen, "Applied Probability and
-/// Queues", 2003, VIII.5). The solution uses the trapezoidal rule.
+/// H solves H(x) = 1 + Σᵢ λᵢ ∫ H(y) dy from x − bᵢ to x, for jobs of length bᵢ that arrive at the
+/// rate λᵢ. This is the Pollaczek–Khinchine formula as a renewal equation (S. Asmussen, "Applied
+/// Probability and Queues", 2003, VIII.5). The solution uses the trapezoidal rule.
 fn work_at_most(x_s: f64, jobs: &[QueuedJobs]) -> f64 {
     let shortest_s = jobs.iter().map(|job| job.takes_s).fold(x_s, f64::min);
     if shortest_s <= 0.0 {
@@ -384,8 +385,8 @@ mod tests {
 
     const SECOND_NS: u64 = 1_000_000_000;
 
-    /// Sends requests from `begin_ns` on. Returns the share that miss the objective, and the time
-    /// of the last response.
+    /// Sends requests, starting at `begin_ns`. Returns the share of requests that miss the
+    /// objective, and the time of the last response.
     fn serve(
         server: &mut VirtualServer,
         objective: KnownObjective,
@@ -417,7 +418,7 @@ mod tests {
             objective,
         } in known_servers()
         {
-            // A long run at the capacity would average over the speeds.
+            // Use a constant speed, because a long run would average over all speeds.
             let scenario = Scenario {
                 speed: None,
                 ..scenario
@@ -468,7 +469,7 @@ mod tests {
         };
         let capacity = capacity_per_s(&mm1.scenario, p99, 1.0);
         assert!((capacity - (4_000.0 - 100f64.ln() / 0.01)).abs() < 1e-3);
-        // Everything takes twice the time.
+        // Everything takes twice as long.
         let slow = capacity_per_s(&mm1.scenario, p99, 0.5);
         assert!((slow - (2_000.0 - 100f64.ln() / 0.01)).abs() < 1e-3);
     }
@@ -506,7 +507,8 @@ mod tests {
 
     #[test]
     fn equals_the_formula_for_short_queues() {
-        // Erlang's formula for M/D/1: exp(λx) up to the first job, then minus a second term.
+        // Erlang's formula for M/D/1: exp(λx) up to the length of a job; beyond that, minus a
+        // second term.
         let (rate_per_s, takes_s) = (800.0, 0.001);
         let jobs = [QueuedJobs {
             rate_per_s,

@@ -144,7 +144,7 @@ impl Scenario {
         let each = self.faults.iter().all(|f| (0.0..=1.0).contains(&f.share));
         if !each || sum > 1.0 + 1e-9 {
             return Err(format!(
-                "faults: the shares sum to {sum}; each share must be from 0 to 1, and the sum at most 1"
+                "faults: the shares add up to {sum}; each share must be from 0 to 1, and the sum at most 1"
             ));
         }
         for FaultShare { fault, .. } in &self.faults {
@@ -232,8 +232,8 @@ pub(crate) fn exponential_ns(seed: u64, index: u64, mean_ns: f64) -> u64 {
     (-mean_ns * (1.0 - uniform(seed, index)).ln()).round() as u64
 }
 
-/// Returns a standard normal value (Box and Muller, "A Note on the Generation of Random Normal
-/// Deviates", Annals of Mathematical Statistics 29, 1958).
+/// Returns a value from the standard normal distribution (Box and Muller, "A Note on the Generation
+/// of Random Normal Deviates", Annals of Mathematical Statistics 29, 1958).
 pub(crate) fn normal(seed: u64, index: u64) -> f64 {
     let radius = (-2.0 * (1.0 - uniform(seed, 2 * index)).ln()).sqrt();
     radius * (std::f64::consts::TAU * uniform(seed, 2 * index + 1)).cos()

@@ -20,7 +20,7 @@ pub enum Service {
     Exponential {
         /// Mean service time, in microseconds.
         mean_us: f64,
-        /// Number of requests in service at once.
+        /// Maximum number of requests in service at once.
         #[serde(default = "one")]
         servers: u32,
     },
@@ -91,7 +91,7 @@ impl Service {
 pub struct Crossing {
     /// Mean response time at `at_per_s`, in microseconds.
     pub mean_us: f64,
-    /// Rate in requests per second.
+    /// Rate at which the mean response time is `mean_us`, in requests per second.
     pub at_per_s: f64,
     /// Exponent of the rate.
     pub power: f64,
@@ -122,7 +122,7 @@ pub struct Limiter {
 }
 
 /// Pauses at exponentially distributed intervals. A pause that begins while requests are queued
-/// waits in the queue like a request, as a garbage collection waits for a safe point.
+/// waits in the queue like a request, just as a garbage collection waits for a safepoint.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pauses {
@@ -132,19 +132,19 @@ pub struct Pauses {
     pub length_us: f64,
 }
 
-/// Minimum idle period between two trials of a client, in milliseconds. With Poisson arrivals,
-/// such a period has a probability of 4·10⁻⁷ per request at 300/s.
+/// Minimum idle period between two trials of a client, in milliseconds. With Poisson arrivals at
+/// 300/s, the probability that a gap is at least this long is 3·10⁻⁷.
 const IDLE_MS: u64 = 50;
 
-/// Number of consecutive requests in which an overload is detected.
+/// Number of consecutive requests that are examined for an overload.
 const OVERLOAD_REQUESTS: u64 = 500;
 
-/// The speed of the server, as a factor: at half the speed, everything takes twice the time. A
-/// *burst* is the load between two idle times of at least [`IDLE_MS`].
+/// The speed of the server, as a factor: at half the speed, everything takes twice as long. A
+/// *burst* is the load between two idle periods of at least [`IDLE_MS`].
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Speed {
-    /// The speed falls exponentially from the first request on, as with a leak.
+    /// The speed falls exponentially, starting at the first request, as with a resource leak.
     Degrading {
         /// Decrease per second, as a difference of logarithms.
         per_s: f64,
@@ -154,13 +154,13 @@ pub enum Speed {
         /// Standard deviation of the logarithm.
         deviation: f64,
     },
-    /// After an overload, the speed is lower until the end of the burst, however low the rate is
-    /// then. An overload is a large share of rejected requests among 500 consecutive requests.
+    /// After an overload, the speed is lower until the end of the burst, even if the rate falls. An
+    /// overload is a large share of rejected requests among 500 consecutive requests.
     Hysteresis {
         /// Speed after an overload, from 0 to 1.
         factor: f64,
-        /// Minimum share of rejected requests in an overload. It must be well above the share that
-        /// an objective allows: no burst below the capacity may reach it by chance.
+        /// Minimum share of rejected requests in an overload. Must be well above the share that an
+        /// objective allows, so that no burst below the capacity reaches it by chance.
         rejected_share: f64,
     },
 }
@@ -191,8 +191,8 @@ impl Speed {
     }
 }
 
-/// A server that decides when responses are due, on a clock that its caller supplies. Its times
-/// depend only on the scenario and the arrival times.
+/// A server that decides when responses are due, based on a clock that the caller supplies. The due
+/// times depend only on the scenario and the arrival times.
 #[derive(Debug, Clone)]
 pub struct VirtualServer {
     seed: u64,
@@ -203,16 +203,16 @@ pub struct VirtualServer {
     requests: u64,
 }
 
-/// A service and what it remembers.
+/// A service and its state.
 #[derive(Debug, Clone)]
 struct ServiceState {
     service: Service,
     queue: FifoQueue,
     pauses: Option<PauseClock>,
-    /// Time when the token bucket would be full: its state in the generic cell rate algorithm
-    /// (ITU-T I.371).
+    /// Time when the token bucket would be full: the bucket's state in the generic cell rate
+    /// algorithm (ITU-T I.371).
     full_ns: u64,
-    /// The arrivals in the window of [`Crossing`]. Their number is limited by the client's rate.
+    /// Arrival times in the window of [`Crossing`]. Their number is limited by the client's rate.
     window_ns: VecDeque<u64>,
 }
 
@@ -265,7 +265,8 @@ impl ServiceState {
         }
     }
 
-    /// Returns the due time of a response. `draw_ns` draws an exponential time with a given mean.
+    /// Returns the due time of a response. `draw_ns` draws an exponentially distributed time with
+    /// a given mean.
     fn due_ns(&mut self, now_ns: u64, draw_ns: impl Fn(f64) -> u64) -> Option<u64> {
         match self.service {
             Service::Fixed { delay_us } => Some(now_ns + delay_us * 1000),
@@ -344,7 +345,7 @@ impl PauseClock {
         }
     }
 
-    /// Adds all pauses that begin until `now_ns` to the queue. The first call starts the clock.
+    /// Adds to the queue all pauses that begin by `now_ns`. The first call starts the clock.
     fn advance(&mut self, now_ns: u64, queue: &mut FifoQueue) {
         let length_ns = (self.pauses.length_us * 1e3) as u64;
         let mean_ns = self.pauses.mean_gap_ms * 1e6;
@@ -365,13 +366,13 @@ impl PauseClock {
 struct SpeedClock {
     speed: Option<Speed>,
     seed: u64,
-    /// Time of the last arrival, and the server's time then.
+    /// Real time of the last arrival; `virtual_ns` is the server's time at that moment.
     last_ns: u64,
     virtual_ns: f64,
     factor: f64,
     bursts: u64,
-    /// Requests since the start of the burst or since overload was last judged, and how many of
-    /// them were rejected.
+    /// Number of requests since the burst started or since the last check for an overload;
+    /// `rejected` counts those that were rejected.
     requests: u64,
     rejected: u64,
 }
@@ -414,8 +415,8 @@ impl SpeedClock {
         self.virtual_ns as u64
     }
 
-    /// Returns the real time of a time on the server's clock, and notes whether the request was
-    /// rejected. Both times are in ns, and the request is the one that arrived last.
+    /// Converts the due time of the last request from the server's clock to real time, and records
+    /// whether the request was rejected. Both times are in ns.
     fn reply(&mut self, due_ns: Option<u64>) -> Option<u64> {
         let after_ns = |due_ns: u64| (due_ns as f64 - self.virtual_ns).max(0.0) / self.factor;
         let reply_ns = due_ns.map(|due_ns| self.last_ns + after_ns(due_ns) as u64);
@@ -506,7 +507,7 @@ mod tests {
         assert_eq!(last_ms(0, 500, 49), 100);
         assert_eq!(last_ms(500, 1_000, 50), 100);
         assert_eq!(last_ms(1_000, 5_000, 0), 125);
-        // Slower arrivals are no idle time.
+        // Slower arrivals do not count as an idle period.
         assert_eq!(last_ms(5_040, 5_041, 0), 125);
         assert_eq!(last_ms(5_091, 5_092, 0), 100);
     }
@@ -575,7 +576,8 @@ mod tests {
             clock.advance(now, &mut queue);
             queue.complete_ns(now, 0) > now
         });
-        // A pause occupies 20 % of the time, and 10,000 pauses have a standard deviation of 1 %.
+        // Pauses occupy 20 % of the time. The total length of 10,000 pauses has a standard
+        // deviation of 1 %.
         let share = waits.count() as f64 / 100_000.0;
         assert!((share - 0.2).abs() < 0.01, "{share}");
     }

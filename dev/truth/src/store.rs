@@ -54,8 +54,8 @@ impl StartedStore {
         })
     }
 
-    /// Starts a store with its `start.sh`, which needs the file `program`. The data directory
-    /// becomes the last argument.
+    /// Starts a store with its `start.sh`, which requires the file `program`. The last argument is
+    /// the data directory.
     fn start(
         name: &str,
         program: &str,
@@ -118,7 +118,7 @@ impl StartedStore {
 
     fn signal(&self, signal: Signal) {
         if let Some(pid) = Pid::from_raw(self.child.id().cast_signed()) {
-            // The store may have ended.
+            // The store may already have ended.
             let _ = kill_process(pid, signal);
         }
     }

@@ -17,7 +17,7 @@ use crate::error::TaskError;
 /// output open.
 const DRAIN: Duration = Duration::from_secs(2);
 
-/// Prints a line of a command's output, or ignores it.
+/// A function that prints or ignores a line of a command's output.
 type Print = fn(&str);
 
 /// Returns the cargo binary that runs this program, so that nested calls use the same toolchain.
@@ -42,8 +42,8 @@ pub fn run(command: &mut Command) -> Result<Vec<String>, TaskError> {
     successful(command, streamed)
 }
 
-/// Runs a command like [`run`], but returns its stdout, without printing it, beside the lines of
-/// stderr.
+/// Runs a command like [`run`], but does not print its stdout. Returns the lines of stderr, and
+/// stdout.
 pub fn run_for_stdout(command: &mut Command) -> Result<(Vec<String>, String), TaskError> {
     println!("$ {}", line(command));
     let print: Print = |line| println!("{line}");
@@ -82,8 +82,8 @@ fn successful(
     })
 }
 
-/// Returns a note with the reason for each ignored part of a step, as found in its output. Ignored
-/// parts are ignored Rust tests, and lines that start with `ignored: `.
+/// Finds the ignored parts of a step in its output, and returns a note with the reason for each.
+/// Ignored parts are ignored Rust tests, and lines that start with `ignored: `.
 pub fn ignored(output: &[String]) -> Vec<String> {
     let ignored = output.iter().filter_map(|line| {
         if let Some(reason) = line.strip_prefix("ignored: ") {

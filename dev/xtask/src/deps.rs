@@ -18,13 +18,13 @@ struct Architecture {
     allowed: BTreeMap<String, BTreeSet<String>>,
     /// Maps each crate to the external packages that it must not depend on.
     never: BTreeMap<String, BTreeSet<String>>,
-    /// Crates whose modules have no dependency cycle.
+    /// Crates whose modules must not have dependency cycles.
     ordered: BTreeSet<String>,
     /// Names of the crates in the first column of the table.
     described: BTreeSet<String>,
 }
 
-/// Name of the test server's crate. The tests in every crate may use this crate.
+/// Name of the test server's crate. The tests of every crate may use it.
 const TRUTH: &str = "truth";
 
 /// Checks the dependencies of all crates in the workspace.
@@ -130,7 +130,7 @@ fn finding(
     })
 }
 
-/// Returns the name of a crate in ARCHITECTURE.md, which is the name of the crate's directory.
+/// Returns the name of a crate as used in ARCHITECTURE.md: the name of the crate's directory.
 fn short(package: &str) -> &str {
     package.strip_prefix("floodmark-").unwrap_or(package)
 }

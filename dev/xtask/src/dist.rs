@@ -1,6 +1,6 @@
 //! `cargo xtask dist`: builds release archives with static programs. `--try` installs an archive in
 //! a new Debian root without Rust, as a user would, builds the container image without network
-//! access, and times the first results of both.
+//! access, and measures the time to the first result with each.
 //!
 //! Two builds of one commit produce identical archives: paths are remapped, and entries are sorted
 //! and carry the commit's time.
@@ -123,7 +123,7 @@ fn build(root: &Path, dist: &Path, target: &str, time: u64) -> Result<PathBuf, T
         "-Ctarget-feature=+crt-static".to_owned(),
         "-Cstrip=debuginfo".to_owned(),
     ];
-    // The last prefix that matches wins, and the build directory may be below the root.
+    // The last matching prefix takes precedence, and the build directory may be below the root.
     let prefixes = [
         (Some(root), "floodmark"),
         (cargo_home.as_deref(), "cargo"),
@@ -203,7 +203,7 @@ fn check(root: &Path, dist: &Path, arguments: &DistArguments) -> Result<(), Task
     };
     let (first, second) = (sums(dist)?, sums(&again)?);
     if first == second {
-        println!("both builds agree:\n{first}");
+        println!("both builds are identical:\n{first}");
         return Ok(());
     }
     Err(TaskError::found(format!(
@@ -218,7 +218,7 @@ fn read(path: &Path) -> Result<Vec<u8>, TaskError> {
 /// Port of the HTTP server on 127.0.0.1.
 const PORT: &str = "18021";
 
-/// Installs the archive whose name is the first argument, and runs the commands of the README. If
+/// Installs the archive whose name is the first argument, and runs the commands in the README. If
 /// other load disturbs a run, floodmark exits with code 4.
 const ARCHIVE_SCRIPT: &str = r#"
 mount -t proc proc /proc
@@ -247,18 +247,18 @@ complete -p floodmark
 test -s $1/man/man1/floodmark-load.1
 "#;
 
-/// Stops the HTTP server at the end.
+/// An HTTP server. Dropping the value stops the server.
 struct FileServer(Child);
 
 impl Drop for FileServer {
     fn drop(&mut self) {
-        // Both fail only if the server has ended.
+        // Both calls fail only if the server has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Fetches the archive from a server on 127.0.0.1, and runs the commands of the README.
+/// Fetches the archive from a server on 127.0.0.1, and runs the commands in the README.
 fn try_archive(dist: &Path, archive: &str) -> Result<(), TaskError> {
     tools::install(&["mmdebstrap", "python3"])?;
     let temporary = tempfile::tempdir().map_err(TaskError::file(dist))?;
@@ -273,7 +273,7 @@ fn try_archive(dist: &Path, archive: &str) -> Result<(), TaskError> {
     let script = root.join("root/try.sh");
     let text = ARCHIVE_SCRIPT.replace("PORT", PORT);
     fs::write(&script, text).map_err(TaskError::file(&script))?;
-    // The server ends with the namespace.
+    // The server that the script starts ends with the PID namespace.
     let mut unshare = command::words("unshare --mount --pid --fork --kill-child chroot");
     unshare.arg(&root).args(["bash", "-e", "/root/try.sh"]);
     command::run(unshare.arg(archive.trim_end_matches(".tar.gz"))).map(drop)
@@ -282,9 +282,9 @@ fn try_archive(dist: &Path, archive: &str) -> Result<(), TaskError> {
 /// Builds the image from the archive (first argument) with the Containerfile (second argument), and
 /// runs it as documented in docs/guide/install.md.
 ///
-/// Podman's default limits can exceed those of this process, so the script sets them. It uses runc,
-/// because crun does not support hosts that mount both cgroup versions. If other load disturbs a
-/// run, floodmark exits with code 4.
+/// Podman's default limits can exceed those of this process, so the script sets its own. It uses
+/// runc, because crun does not support hosts that mount both cgroup versions. If other load
+/// disturbs a run, floodmark exits with code 4.
 const IMAGE_SCRIPT: &str = r#"
 context=$(mktemp -d)
 trap 'rm -r $context; podman rmi --force floodmark-trial' EXIT

@@ -37,24 +37,24 @@ pub enum TaskError {
 }
 
 impl TaskError {
-    /// A single finding.
+    /// Creates an error with a single finding.
     pub fn found(line: impl Into<String>) -> Self {
         TaskError::Found(vec![line.into()])
     }
 
-    /// A program cannot be started.
+    /// Creates the error for a program that cannot be started.
     pub fn start(command: &Command) -> impl FnOnce(io::Error) -> Self {
         let command = command::line(command);
         move |error| Self::found(format!("cannot start `{command}`: {error}"))
     }
 
-    /// The output of a program is not as expected.
+    /// Creates the error for unexpected output of a program.
     pub fn output(command: &Command, reason: impl fmt::Display) -> Self {
         let command = command::line(command);
         Self::found(format!("unexpected output of `{command}`: {reason}"))
     }
 
-    /// A file or directory cannot be read or written.
+    /// Creates the error for a file or directory that cannot be read or written.
     pub fn file(path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |error| Self::found(format!("{}: {error}", path.display()))
     }

@@ -26,7 +26,7 @@ const PACKAGES: [&str; 7] = [
 /// Linker flag that sets the version of each component. The cluster does not start without it.
 const VERSION: &str = "-X k8s.io/component-base/version.gitVersion=v1.34.4";
 
-/// Containerfile of the pods' sandbox.
+/// Containerfile for the image of the pods' sandbox.
 const PAUSE: &str = "FROM scratch\nCOPY pause /pause\nENTRYPOINT [\"/pause\"]\n";
 
 /// Builds the cluster and the image, and runs the tests whose names start with `only`. Needs root,
@@ -55,14 +55,15 @@ pub fn run(workspace: &Workspace, only: &str) -> Result<(), TaskError> {
     let output = command::run(unshare.current_dir(&workspace.root))?;
     if output.iter().any(|line| line == "running 0 tests") {
         Err(TaskError::found(format!(
-            "no test's name starts with \"{only}\""
+            "no test name starts with \"{only}\""
         )))
     } else {
         Ok(())
     }
 }
 
-/// Builds the images of floodmark and of the pods' sandbox. Returns an archive with both.
+/// Builds the images of floodmark and of the pods' sandbox. Returns the path of an archive
+/// with both.
 fn images(workspace: &Workspace, sources: &Path, directory: &Path) -> Result<PathBuf, TaskError> {
     let pause = directory.join("pause");
     let floodmark = directory.join("floodmark");

@@ -61,8 +61,8 @@ enum Task {
         #[arg(long, value_name = "TEXT", default_value = "")]
         only: String,
     },
-    /// Check report pages in Chromium: accessibility, cursor, zoom and width (needs root or
-    /// Chromium)
+    /// Check report pages in Chromium: accessibility, cursor, zoom and width (if Chromium is missing,
+    /// needs root to install it)
     Browser,
     /// Check a running server against a workload's contract
     Contract(BenchArguments),

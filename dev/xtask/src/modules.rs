@@ -1,8 +1,8 @@
 //! Dependencies between the modules of a crate, found in the text of its source files.
 //!
-//! Each file is one module. A file depends on the files that define the items that its code names:
-//! in `use` items, in paths, in macros, and in paths that attributes contain as text. Tests do not
-//! count. Neither does declaring or re-exporting a child.
+//! Each file counts as one module. A file depends on the files that define the items named in its
+//! code: in `use` items, in paths, in macros, and in paths that attributes contain as text. Tests
+//! do not count. Neither does declaring or re-exporting a child.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -13,7 +13,7 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 /// Maximum number of imports between a path and the definition of the item.
 const MAX_IMPORTS: usize = 16;
 
-/// Keywords in front of the name of an item.
+/// Keywords that precede the name of an item.
 const DEFINING: [&str; 10] = [
     "fn",
     "struct",
@@ -34,7 +34,7 @@ type Uses = BTreeMap<(String, String), BTreeSet<String>>;
 /// returns the text of a file by its path relative to the crate's root file.
 ///
 /// # Errors
-/// A file is missing or is not Rust.
+/// A file is missing or is not valid Rust.
 pub fn cycles(
     root: &str,
     read: &dyn Fn(&str) -> Result<String, String>,
@@ -72,7 +72,7 @@ pub fn cycles(
     Ok(found)
 }
 
-/// Returns the files of a cycle with the fewest files.
+/// Returns the files of the shortest cycle, if any.
 fn shortest_cycle(uses: &Uses) -> Option<Vec<String>> {
     let mut used: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for (from, to) in uses.keys() {
@@ -111,7 +111,7 @@ struct Source<'a> {
 /// A module: a file, or a `mod` block in a file.
 struct Module {
     file: String,
-    /// Directory of the files of child modules.
+    /// Directory that contains the files of child modules.
     directory: String,
     parent: Option<usize>,
     names: BTreeMap<String, Name>,
@@ -164,8 +164,8 @@ impl Source<'_> {
         self.modules.len() - 1
     }
 
-    /// Reads the tokens of a module or of a part of it. `items` is set where items are visible to
-    /// other modules.
+    /// Reads the tokens of a module or of a part of it. `items` is set if items in this part are
+    /// visible to other modules.
     fn scan(&mut self, module: usize, tokens: TokenStream, items: bool) -> Result<(), String> {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         let mut at = 0;
@@ -333,7 +333,7 @@ impl Source<'_> {
         at
     }
 
-    /// Reads paths that an attribute contains as tokens or as text, except documentation.
+    /// Reads the paths that an attribute contains as tokens or as text. Ignores documentation.
     fn scan_attribute(&mut self, module: usize, tokens: TokenStream) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         if word(&tokens, 0).as_deref() == Some("doc") {
@@ -384,7 +384,7 @@ impl Source<'_> {
                 }
             }
         }
-        // The import of an item stands for its uses in the code.
+        // The import of an item represents all uses of the item in the code.
         for paths in uses.values_mut() {
             let imported = |path: &str| {
                 let head = path.split("::").next();
@@ -467,7 +467,7 @@ fn is_test_attribute(tokens: &[TokenTree], at: usize) -> bool {
         && matches!(tokens.get(at + 1), Some(TokenTree::Group(group)) if group.stream().to_string().replace(' ', "") == "cfg(test)")
 }
 
-/// Returns the index after the item that starts at `at`.
+/// Returns the index of the first token after the item that starts at `at`.
 fn end_of_item(tokens: &[TokenTree], mut at: usize) -> usize {
     let mut ends_with_block = true;
     while at < tokens.len() {

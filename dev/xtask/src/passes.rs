@@ -1,4 +1,4 @@
-//! Remembers which checks passed, and skips a check if nothing that it reads has changed since.
+//! Records which checks passed, and skips a check if nothing that it reads has changed since.
 //!
 //! [Decision 0049](../../../docs/decisions/0049-test-time.md) says which input belongs to a check.
 
@@ -17,10 +17,10 @@ use crate::workspace::Workspace;
 /// Note about a check that was skipped.
 pub const UNCHANGED: &str = "unchanged since its last pass";
 
-/// Age after which a pass no longer counts, because programs of the host may have changed.
+/// Age after which a pass no longer counts, because programs on the host may have changed.
 const MAX_AGE: Duration = Duration::from_secs(24 * 3600);
 
-/// File that names the running kernel.
+/// File with the version of the running kernel.
 const KERNEL: &str = "/proc/sys/kernel/osrelease";
 
 /// The passes in the build directory.
@@ -31,7 +31,7 @@ pub struct Passes {
     repository: Option<Repository>,
 }
 
-/// What a check may depend on.
+/// Everything that a check may depend on.
 #[derive(Debug)]
 struct Repository {
     /// Hash of the kernel's version and of this program.
@@ -43,7 +43,7 @@ struct Repository {
 type Hash = [u8; 32];
 
 impl Passes {
-    /// Reads the repository. With `fresh`, or without git, no check is skipped.
+    /// Reads the repository. If `fresh` is set or git is missing, no check is skipped.
     pub fn new(workspace: &Workspace, fresh: bool) -> Self {
         let repository = (!fresh).then(|| Repository::read(&workspace.root).ok());
         Passes {
@@ -69,7 +69,7 @@ impl Passes {
             notes.push(UNCHANGED.to_owned());
             return Ok(notes);
         }
-        // A check that fails now must run again, whatever its input.
+        // If the check fails now, it must run again, even if its input does not change.
         if let Err(error) = fs::remove_file(&file)
             && error.kind() != io::ErrorKind::NotFound
         {
@@ -105,7 +105,7 @@ impl Repository {
         let names = names.split_terminator('\0');
         let files = names.map(|name| Ok((name.to_owned(), hash_of(&root.join(name))?)));
         let program = env::current_exe()
-            .map_err(|error| TaskError::found(format!("own program: {error}")))?;
+            .map_err(|error| TaskError::found(format!("path of this program: {error}")))?;
         Ok(Repository {
             files: files.collect::<Result<_, TaskError>>()?,
             runner: hash_of_all(&[KERNEL.into(), program])?,
@@ -113,7 +113,7 @@ impl Repository {
     }
 }
 
-/// Returns the notes of a recent pass with this input.
+/// Returns the notes of a recent pass with this input, if any.
 fn passed(file: &Path, input: &str) -> Option<Vec<String>> {
     let age = fs::metadata(file).ok()?.modified().ok()?.elapsed().ok()?;
     let text = fs::read_to_string(file).ok()?;
@@ -129,7 +129,7 @@ fn hash_of_all(files: &[PathBuf]) -> Result<Hash, TaskError> {
     Ok(all.finalize().into())
 }
 
-/// Returns a hash of a file's content. A deleted file has a hash too.
+/// Returns a hash of a file's content. A missing file also has a hash.
 fn hash_of(file: &Path) -> Result<Hash, TaskError> {
     match fs::read(file) {
         Ok(content) => Ok(Sha256::digest(content).into()),

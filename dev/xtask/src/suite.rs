@@ -64,8 +64,8 @@ enum SuiteStep {
     Systems,
     /// Compare floodmark with the known-truth server
     Truth,
-    /// Run 5 crash rounds each of the native dispatcher and scoring server, and crash rounds of
-    /// servers that must lose data
+    /// Run 5 crash rounds each of the native dispatcher and the native scoring server, and crash
+    /// rounds of servers that must lose data
     Crash,
     /// Measure and judge 11 of our own cases (at least 9 verdicts must be right) and 10 third-party
     /// cases (at least 8)
@@ -164,7 +164,7 @@ impl Selection {
     }
 }
 
-/// Runs a bounded part of the experiments with crash rounds, all at the same time.
+/// Runs a limited number of crash rounds of several experiments, all at the same time.
 fn crash(workspace: &Workspace, floodmark: &Path) -> Result<(), TaskError> {
     let experiments = [
         "crash-dispatcher --rounds 5",

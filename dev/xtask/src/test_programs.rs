@@ -21,12 +21,11 @@ const LANES: usize = 2;
 /// Environment variable that sets the number of tests per program that run at the same time.
 const TEST_THREADS: &str = "RUST_TEST_THREADS";
 
-/// Source file of the tests that run the command.
+/// Root source file of the CLI tests.
 const COMMAND_TESTS: &str = "crates/floodmark/tests/cli/main.rs";
 
-/// Tests of the command that fail on a busy host, because they judge a server's limits or search
-/// within a time limit. They run after all other tests. Each text selects the tests whose names
-/// contain it.
+/// CLI tests that fail on a busy host, because they judge a server's limits or search within a time
+/// limit. They run after all other tests. Each text selects the tests whose names contain it.
 const QUIET: [&str; 6] = [
     "capacity::",
     "death::a_killed_proof",
@@ -51,13 +50,13 @@ pub struct DevBuild {
     artifacts: Vec<Artifact>,
 }
 
-/// Message of cargo about a built target.
+/// A cargo message about a built target.
 #[derive(Debug, Deserialize)]
 struct Artifact {
     manifest_path: PathBuf,
     target: ArtifactTarget,
     profile: ArtifactProfile,
-    /// Path of the program, if the target is one.
+    /// Path of the program, if the target is a program.
     executable: Option<PathBuf>,
 }
 
@@ -76,7 +75,7 @@ struct ArtifactProfile {
 /// A test program.
 #[derive(Debug, Clone)]
 struct TestProgram<'a> {
-    /// Directory of the crate, relative to the repository's root, and source file of the program.
+    /// Source file of the program, relative to the repository's root.
     name: String,
     directory: &'a Path,
     executable: &'a Path,
@@ -207,13 +206,13 @@ fn run_lanes(
 }
 
 impl TestProgram<'_> {
-    /// Returns whether the program runs while no other program runs.
+    /// Returns whether no other test program may run at the same time.
     fn is_quiet(&self) -> bool {
         self.selection.as_slice() == QUIET || self.name == QUIET_PROGRAM
     }
 
-    /// Returns the number of tests to run at the same time: a single one if the program needs a
-    /// quiet host, otherwise one per CPU.
+    /// Returns the number of tests to run at the same time: a single one if the program needs an
+    /// idle host, otherwise one per CPU.
     fn threads(&self) -> usize {
         if self.is_quiet() {
             return 1;
@@ -221,7 +220,7 @@ impl TestProgram<'_> {
         thread::available_parallelism().map_or(1, usize::from)
     }
 
-    /// Runs the program, unless it has passed, and prints its output at once.
+    /// Runs the program, unless it has passed, and prints its output when it has ended.
     fn run(&self, passes: &Passes) -> Result<Vec<String>, TaskError> {
         let mut run = Command::new(self.executable);
         run.args(&self.selection)
@@ -239,8 +238,8 @@ impl TestProgram<'_> {
         })
     }
 
-    /// Returns whether the tests may read a file of the repository. They do not read sources, which
-    /// are part of the programs, and no snapshots of other crates.
+    /// Returns whether the tests may read a file of the repository. They read neither sources,
+    /// which are part of the programs, nor snapshots of other crates.
     fn reads(&self, file: &str) -> bool {
         let is_in_crate = CRATES.iter().any(|directory| file.starts_with(directory));
         let is_own = self.directory.ends_with(crate_directory(file));
@@ -256,7 +255,7 @@ fn crate_directory(file: &str) -> &str {
 }
 
 /// Returns a cargo command that compiles the crates of the workspace with `clippy-driver`, which is
-/// installed beside cargo.
+/// in the same directory as cargo.
 fn cargo(workspace: &Workspace) -> Command {
     let mut cargo = command::cargo();
     let compiler = Path::new(cargo.get_program()).with_file_name("clippy-driver");
@@ -267,7 +266,7 @@ fn cargo(workspace: &Workspace) -> Command {
     cargo
 }
 
-/// Returns each warning in cargo's output, without the summaries of the crates.
+/// Returns each warning in cargo's output, without the summary for each crate.
 fn warnings(output: &[String]) -> Vec<String> {
     let blocks = output.split(|line| line.is_empty());
     let blocks = blocks.filter_map(|block| {

@@ -10,7 +10,7 @@ use crate::query::{CqlError, CqlQuery, CqlResult, CqlValue, ReadConsistency, Res
 const REQUEST: u8 = 0x04;
 const RESPONSE: u8 = 0x84;
 
-/// Opcodes (section 2.4).
+/// Opcodes (`native_protocol_v4.spec`, section 2.4).
 mod opcode {
     pub const ERROR: u8 = 0x00;
     pub const STARTUP: u8 = 0x01;
@@ -44,7 +44,7 @@ impl CqlConnection {
     ///
     /// # Errors
     /// The connection fails, or the peer responds late, requires a password, does not support this
-    /// version, or is not Cassandra.
+    /// protocol version, or is not Cassandra.
     pub fn open(stream: TcpStream, timeout: Duration) -> Result<Self, CqlError> {
         stream.set_nodelay(true)?;
         let mut connection = Self {

@@ -72,7 +72,8 @@ impl CqlValue {
         }
     }
 
-    /// Parses a value. `kind` is the type code of its column (section 4.2.5.2).
+    /// Parses a value. `kind` is the type code of its column (`native_protocol_v4.spec`, section
+    /// 4.2.5.2).
     pub(crate) fn parse(kind: u16, bytes: &[u8]) -> Result<Self, CqlError> {
         fn of<const N: usize>(bytes: &[u8]) -> Result<[u8; N], CqlError> {
             let wrong = |_| CqlError::Invalid("a value has an unexpected length");
@@ -213,7 +214,7 @@ impl<'a> ResponseBody<'a> {
         let count = usize::try_from(self.int()?).unwrap_or(usize::MAX);
         if count == 0 || count > MAX_COLUMNS || flags & NO_METADATA != 0 {
             return Err(CqlError::Invalid(
-                "the number of result columns is not between 1 and 64",
+                "expected a result with metadata for 1 to 64 columns",
             ));
         }
         if flags & MORE_PAGES != 0 {
@@ -230,8 +231,8 @@ impl<'a> ResponseBody<'a> {
             }
             self.string()?;
             let kind = self.short()?;
-            // Custom and collection types have more fields. floodmark's queries never return such
-            // columns.
+            // Custom and collection types have additional fields. floodmark's queries never return
+            // such columns.
             if kind == 0 || kind >= 0x20 {
                 return Err(CqlError::Invalid("a column has an unexpected type"));
             }
@@ -241,7 +242,7 @@ impl<'a> ResponseBody<'a> {
     }
 }
 
-/// The reason why a handshake or a query failed.
+/// The reason for a failed handshake or query.
 #[derive(Debug, thiserror::Error)]
 pub enum CqlError {
     /// The connection failed.

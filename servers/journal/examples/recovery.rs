@@ -6,8 +6,8 @@
 //! cargo run --release --package floodmark-journal --example recovery 127.0.0.1:9042/KEYSPACE
 //! ```
 //!
-//! The keyspace must be new. From a directory, recovery replays all records, because the journal
-//! writes no snapshot before its second segment is half full. From Cassandra, recovery reads only
+//! The keyspace must be new. Recovery from a directory replays all records, because the journal
+//! writes no snapshot before its second segment is half full. Recovery from Cassandra reads only
 //! the last bucket, which is almost full.
 
 use std::env;

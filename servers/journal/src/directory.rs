@@ -28,7 +28,7 @@ pub(crate) struct JournalDirectory {
     handle: File,
 }
 
-/// Segments in a directory: sequence number and path, in order.
+/// Sequence numbers and paths of the segments in a directory, in order.
 pub(crate) type SegmentList = Vec<(u64, PathBuf)>;
 
 impl JournalDirectory {
@@ -56,7 +56,7 @@ impl JournalDirectory {
         match lock(&directory.handle) {
             Ok(true) => {
                 // The process that created the directory may have been killed before it synced the
-                // directory's name.
+                // parent directory.
                 sync_directory(path).map_err(failed("sync the parent of", path))?;
                 Ok(directory)
             }
@@ -71,10 +71,10 @@ impl JournalDirectory {
         synced.map_err(failed("sync the directory", &self.path))
     }
 
-    /// Removes unfinished files of a process that was killed. Returns the segments.
+    /// Removes unfinished files left by a killed process. Returns the segments.
     ///
     /// # Errors
-    /// The directory contains files, but none of a journal.
+    /// The directory contains other files but no journal.
     pub(crate) fn clean(&self) -> Result<SegmentList, JournalError> {
         let (segments, other) = self.list()?;
         if segments.is_empty()
@@ -97,7 +97,7 @@ impl JournalDirectory {
         Ok(self.list()?.0)
     }
 
-    /// Returns the segments, and the name of a file that is not part of a journal.
+    /// Returns the segments, and the name of a file that is not part of a journal, if any.
     fn list(&self) -> Result<(SegmentList, Option<String>), JournalError> {
         let mut segments = Vec::new();
         let mut other = None;
@@ -138,7 +138,7 @@ fn sequence(path: &Path) -> Option<u64> {
     }
     let digits = path.file_stem()?.to_str()?;
     let sequence = digits.parse().ok()?;
-    // Refuse other names for the same segment, such as "1.segment".
+    // Reject other names for the same segment, such as "1.segment".
     (format!("{sequence:08}") == digits).then_some(sequence)
 }
 
@@ -156,7 +156,7 @@ pub(crate) fn rename(from: &Path, to: &Path) -> Result<(), JournalError> {
 }
 
 /// Opens a regular file. Returns `None` if the file is missing. Never waits for the other end of a
-/// FIFO, and follows no links.
+/// FIFO, and does not follow symbolic links.
 pub(crate) fn open_regular(path: &Path, access: OFlags) -> Result<Option<File>, JournalError> {
     let flags = access | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = match rustix::fs::open(path, flags, Mode::empty()) {

@@ -13,7 +13,7 @@ pub enum JournalError {
     /// The path is not a directory.
     #[error("{} is not a directory; choose the path of a new or empty directory for the journal", .0.display())]
     NotADirectory(PathBuf),
-    /// The directory contains other files, and no journal.
+    /// The directory contains other files but no journal.
     #[error("{} contains {other:?} but no journal; choose a new or empty directory", .directory.display())]
     Foreign {
         /// The directory.
@@ -40,7 +40,7 @@ pub enum JournalError {
         /// Number of the bucket.
         bucket: i64,
     },
-    /// A file contains records of another kind.
+    /// A file contains records of another size.
     #[error("{} contains records of {found} bytes, not {expected}; choose this workload's journal or another directory", .file.display())]
     OtherRecords {
         /// The file.
@@ -61,10 +61,10 @@ pub enum JournalError {
         file: PathBuf,
         /// Offset of the damaged batch, in bytes.
         offset: usize,
-        /// What else to do to give up the records, as text.
+        /// Further instructions for discarding the records, or an empty string.
         then: String,
     },
-    /// The header of a segment, or a snapshot, has a wrong checksum.
+    /// A snapshot or the header of a segment is damaged.
     #[error("{} is damaged (invalid checksum); restore the journal's directory from a backup, or choose another directory to start empty", .0.display())]
     DamagedFile(PathBuf),
     /// A file of the journal is missing.
@@ -157,10 +157,10 @@ pub(crate) fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error)
     }
 }
 
-/// Returns the fix for a directory that cannot be created.
+/// Suggests a fix for a directory that cannot be created.
 fn create_fix(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::NotFound => "create its parent directory first, or choose another path",
-        _ => "choose another path, or check the permissions and free space of its parent directory",
+        _ => "check the permissions and free space of the parent directory, or choose another path",
     }
 }

@@ -1,4 +1,4 @@
-//! Bytes of segments and batches.
+//! On-disk format of segments and batches. Field sizes are in bytes.
 //!
 //! ```text
 //! segment   header │ batch │ batch │ … │ free
@@ -10,12 +10,11 @@
 //! start at multiples of [`BLOCK`], so no write touches a block with acknowledged records.
 //!
 //! The checksum of a batch also covers the segment's random salt. Batches from an earlier use of
-//! the file, and records that imitate a batch, are therefore never taken for a batch.
+//! the file, and records that imitate a batch, are therefore never mistaken for a valid batch.
 //!
 //! The journal writes a batch only after the previous batch is durable. An invalid batch without a
 //! valid one after it is therefore a torn write, whose records were never reported as durable. If a
-//! valid batch follows an invalid one, the invalid batch was durable once, so the file was damaged
-//! later.
+//! valid batch follows an invalid one, the invalid batch was once durable and was damaged later.
 
 /// Unit of alignment, in bytes: the usual size of a page and of a physical sector.
 pub(crate) const BLOCK: usize = 4096;
@@ -182,7 +181,7 @@ pub(crate) fn versioned(magic: &[u8]) -> Vec<u8> {
 /// Result of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SegmentScan {
-    /// The valid batches end at this offset. Nothing valid follows.
+    /// The valid batches end at this offset. No valid batch follows.
     End(usize),
     /// The batch at `offset` is damaged or missing, but a valid batch follows in this segment.
     Damaged {
@@ -193,8 +192,8 @@ pub(crate) enum SegmentScan {
     Gap,
 }
 
-/// Scans a whole segment. `next` is the number of records before the segment, and is advanced.
-/// Passes the records of each valid batch to `apply`, in order.
+/// Scans a whole segment. Passes the records of each valid batch to `apply`, in order. `next` is
+/// the number of records before the segment; the scan adds the records in the segment to it.
 pub(crate) fn scan(
     bytes: &[u8],
     header: &SegmentHeader,

@@ -20,9 +20,9 @@ const MAX_FIRST_SEGMENT: u64 = 8 << 20;
 /// Sizes of a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalOptions {
-    /// Size of a segment, in bytes. Rounded up to blocks of 4 KiB, at least 4 blocks. A segment
-    /// created at startup has at most 8 MiB. The journal keeps up to three segments. Default:
-    /// 32 MiB.
+    /// Size of a segment, in bytes. Rounded up to a multiple of 4 KiB, at least 16 KiB. A
+    /// segment created at startup has at most 8 MiB. The journal keeps up to three segments.
+    /// Default: 32 MiB.
     pub segment_bytes: u64,
     /// Maximum total size of the records that wait for the next write, in bytes. Values above
     /// 8 MiB, or above the size of a segment, have no effect. Default: 4 MiB.
@@ -38,7 +38,7 @@ impl Default for JournalOptions {
     }
 }
 
-/// An open journal. Dropping it stores all records in the queue.
+/// An open journal. Dropping it stores all queued records.
 pub struct Journal {
     queue: Arc<JournalQueue>,
     threads: Vec<JoinHandle<()>>,
@@ -48,11 +48,12 @@ pub struct Journal {
 
 impl Journal {
     /// Opens the journal in a directory and reads it back. Creates the directory if necessary; its
-    /// parent must exist. Returns the state after all records, starting from `empty`.
+    /// parent must exist. Returns the journal, and the state after all records have been applied to
+    /// `empty`.
     ///
     /// # Errors
-    /// The directory is in use, is not a journal, or cannot be read or written; or the journal is
-    /// damaged.
+    /// The directory is in use, contains other files but no journal, or cannot be read or written;
+    /// or the journal is damaged.
     pub fn open<S: JournalState>(
         directory: &Path,
         options: &JournalOptions,
@@ -100,8 +101,9 @@ impl Journal {
     }
 
     /// Opens the journal in a Cassandra keyspace and reads it back. Creates the keyspace and the
-    /// tables if necessary. Returns the state after all records, starting from `empty`. A server
-    /// that has the journal open is superseded: no later record from that server is stored.
+    /// tables if necessary. Returns the journal, and the state after all records have been applied
+    /// to `empty`. A server that has the journal open is superseded: no later record from that
+    /// server is stored.
     ///
     /// # Errors
     /// Cassandra is unreachable or refuses a statement, the journal is damaged, or another server
@@ -167,19 +169,19 @@ impl Journal {
         self.queue.commit();
     }
 
-    /// Returns the number of durable records, and the cause if the journal has failed.
+    /// Returns the number of durable records, and the error if the journal has failed.
     #[must_use]
     pub fn progress(&self) -> Progress<'_> {
         self.queue.progress()
     }
 
-    /// Calls `listener` on the journal thread after each batch and after a failure. The listener
-    /// must be quick, because it delays the next batch.
+    /// Calls `listener` on a thread of the journal after each batch and after a failure. The
+    /// listener must be quick, because it delays the next batch.
     pub fn listen(&self, listener: impl Fn() + Send + Sync + 'static) {
         self.queue.listen(Box::new(listener));
     }
 
-    /// Stores all records in the queue and closes the journal.
+    /// Stores all queued records and closes the journal.
     ///
     /// # Errors
     /// The journal has failed.

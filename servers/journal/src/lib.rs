@@ -14,14 +14,14 @@
 //! The journal folds all durable records into a [`JournalState`]. Snapshots of this state keep
 //! recovery short and make old segments unnecessary.
 //!
-//! After a failed or short write or a failed sync, the journal stays failed. It never repeats a
-//! sync: the kernel may have dropped the data, and a second sync would succeed nevertheless
+//! After a failed or short write, or a failed sync, the journal fails permanently. It never repeats
+//! a sync: the kernel may have dropped the data, but a second sync would still succeed
 //! (<https://wiki.postgresql.org/wiki/Fsync_Errors>).
 //!
 //! A journal can also be stored in Cassandra (`cassandra/`). Such a journal has no upkeep thread.
 //!
-//! Start reading in `journal.rs`, then read `writer.rs` (the two threads),
-//! `format.rs` (the bytes on disk) and `recovery.rs`.
+//! Start with `journal.rs`, then read `writer.rs` (the two threads), `format.rs` (the bytes on
+//! disk) and `recovery.rs`.
 //!
 //! Invariant: this crate knows neither HTTP nor the meaning of a record.
 
@@ -45,7 +45,7 @@ pub trait JournalState: Clone + Send + 'static {
     /// Size of a record, in bytes. At least 1.
     const RECORD_BYTES: usize;
 
-    /// Folds whole records into the state, in order. Their total length is a multiple of
+    /// Folds whole records into the state, in order. The length of `records` is a multiple of
     /// [`Self::RECORD_BYTES`].
     fn apply(&mut self, records: &[u8]);
 

@@ -11,10 +11,10 @@ use crate::format::BATCH_HEADER;
 /// A function that is called after each batch.
 type ProgressListener = Box<dyn Fn() + Send + Sync>;
 
-/// How far the journal has come.
+/// Progress of a journal.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress<'a> {
-    /// Number of durable records. A record is durable if its number is not greater.
+    /// Number of durable records. A record is durable if its number is at most this value.
     pub durable: u64,
     /// The cause, once the journal has failed.
     pub failure: Option<&'a Arc<JournalError>>,
@@ -43,8 +43,8 @@ struct WaitingBatch {
 }
 
 impl JournalQueue {
-    /// Creates a queue after a number of durable records. `max_bytes` is the maximum length of a
-    /// batch with its header.
+    /// Creates a queue for a journal with `records` durable records. `max_bytes` is the maximum
+    /// length of a batch with its header.
     pub(crate) fn new(records: u64, max_bytes: usize) -> Self {
         JournalQueue {
             waiting: Mutex::new(WaitingBatch {

@@ -1,10 +1,10 @@
 //! Reads a journal back.
 //!
-//! Recovery reads the snapshot and all segments after it. It then writes a new snapshot and
-//! continues in a segment without valid batches. Recovered records are durable even if an earlier
-//! sync of their segment has failed.
+//! Recovery reads the snapshot and all later segments. It then writes a new snapshot and continues
+//! in a segment without valid batches. The new snapshot makes the recovered records durable even if
+//! an earlier sync of their segment failed.
 //!
-//! A snapshot of the state replaces all records before a segment:
+//! A snapshot of the state replaces all records before a segment. Its fields, with sizes in bytes:
 //!
 //! ```text
 //! magic 8 │ version 4 │ record size 4 │ records 8 │ segment 8 │ length 4 │ checksum 4 │ state
@@ -25,7 +25,7 @@ use crate::format::{
 };
 use crate::segment::Segment;
 
-/// A journal as it was read back.
+/// A recovered journal.
 pub(crate) struct Recovered<S> {
     /// State after all records.
     pub(crate) state: S,
@@ -69,7 +69,7 @@ pub(crate) fn recover<S: JournalState>(
             continue;
         }
         if sequence != next {
-            // Without a snapshot, the first segment of a journal is number 1.
+            // Without a snapshot, a journal must start with segment 1.
             let missing = if last.is_none() && old.is_none() {
                 directory.snapshot()
             } else {
@@ -139,7 +139,8 @@ fn check_records(file: &Path, found: u32, expected: u32) -> Result<(), JournalEr
     })
 }
 
-/// Returns the error for a damaged batch. It names the segments that depend on the batch.
+/// Returns the error for a damaged batch. The error names the later segments, which depend on the
+/// batch.
 fn damaged(directory: &JournalDirectory, file: PathBuf, offset: usize) -> JournalError {
     let segments = directory.segments().unwrap_or_default().into_iter();
     let paths = segments.map(|(_, path)| path);
@@ -153,8 +154,8 @@ fn damaged(directory: &JournalDirectory, file: PathBuf, offset: usize) -> Journa
 const MAGIC: &[u8; 8] = b"FMsnapsh";
 /// Length of the fields before the state, in bytes.
 const HEADER: usize = 40;
-/// Maximum length of a snapshot, in bytes. The state has at most 1 MiB. A longer file is not a
-/// snapshot.
+/// Maximum length of a snapshot, in bytes. The state is at most 1 MiB long. A longer file is not
+/// a snapshot.
 const MAX_BYTES: u64 = HEADER as u64 + (1 << 20);
 
 /// A snapshot.
@@ -171,8 +172,8 @@ pub(crate) struct StateSnapshot {
 }
 
 impl StateSnapshot {
-    /// Replaces the directory's snapshot durably. After a crash, the directory has either the old
-    /// or the new snapshot.
+    /// Replaces the directory's snapshot durably. After a crash, the directory contains either the
+    /// old or the new snapshot.
     pub(crate) fn write(&self, directory: &JournalDirectory) -> Result<(), JournalError> {
         let path = directory.snapshot();
         replace_file(&path, &self.encode()).map_err(failed("write", &path))

@@ -27,7 +27,7 @@ pub(crate) struct Segment {
 }
 
 impl Segment {
-    /// Opens a segment without batches, and writes its first batch next.
+    /// Opens an existing segment without valid batches.
     pub(crate) fn reopen(path: &Path, header: SegmentHeader) -> Result<Self, JournalError> {
         let file = open_regular(path, OFlags::RDWR)?;
         let file = file.ok_or_else(|| JournalError::MissingFile(path.to_owned()))?;

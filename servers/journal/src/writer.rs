@@ -1,6 +1,6 @@
 //! The two threads of a journal. The journal thread writes batches durably, one after the other.
 //! The upkeep thread writes snapshots, removes old segments and prepares new ones, so that the
-//! journal thread never waits for these steps.
+//! journal thread rarely waits for these steps.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -107,28 +107,30 @@ pub(crate) fn run(queue: Arc<JournalQueue>, mut store: impl BatchStore) {
 
 /// A request for the next segment.
 pub(crate) struct SegmentRequest {
-    /// Snapshot at the start of the current segment, unless it is already written.
+    /// Snapshot of the state at the start of the current segment, or `None` if the snapshot has
+    /// already been written.
     pub(crate) snapshot: Option<StateSnapshot>,
     /// Sequence number of the current segment.
     pub(crate) current: u64,
 }
 
-/// The upkeep of a directory.
+/// Data of the upkeep thread.
 pub(crate) struct Upkeep {
     pub(crate) directory: Arc<JournalDirectory>,
     /// Size of a segment, in bytes.
     pub(crate) segment_bytes: u64,
     /// Size of a record, in bytes.
     pub(crate) record_bytes: u32,
-    /// The requests. At most one is waiting.
+    /// Requests from the journal thread. At most one is waiting.
     pub(crate) requests: Receiver<SegmentRequest>,
-    /// The prepared segments. At most one is waiting.
+    /// Prepared segments for the journal thread. At most one is waiting.
     pub(crate) prepared: Sender<Segment>,
 }
 
 impl Upkeep {
-    /// Removes segments left by earlier runs, and then handles requests until the journal thread
-    /// ends. `current` is the first segment that recovery needs. Any error makes the journal fail.
+    /// Removes segments left by earlier processes, and then handles requests until the journal
+    /// thread ends. `current` is the first segment that recovery needs. Any error makes the journal
+    /// fail.
     pub(crate) fn run(self, current: u64, queue: Arc<JournalQueue>) {
         let _guard = FailOnPanic(Arc::clone(&queue));
         if let Err(error) = self.remove_old(current) {
@@ -160,8 +162,8 @@ impl Upkeep {
         )
     }
 
-    /// Removes all segments before `current` except the last, which can be reused. Returns that
-    /// segment's path.
+    /// Removes all segments before `current` except the last one. Returns the path of the last one,
+    /// which can be reused.
     fn remove_old(&self, current: u64) -> Result<Option<PathBuf>, JournalError> {
         let mut old = self.directory.segments()?;
         old.retain(|(sequence, _)| *sequence < current);

@@ -52,7 +52,7 @@ pub(crate) fn accept(listener: &TcpListener) -> io::Result<TcpStream> {
 /// filter.
 ///
 /// # Errors
-/// The kernel has no memory or a security policy forbids filters.
+/// The kernel is out of memory, or a security policy forbids filters.
 pub(crate) fn refuse_handshakes(listener: &TcpListener) -> io::Result<()> {
     /// Offset of the flags in a TCP header (RFC 9293, section 3.1).
     const FLAGS: u32 = 13;
@@ -75,7 +75,7 @@ pub(crate) fn refuse_handshakes(listener: &TcpListener) -> io::Result<()> {
 /// Returns whether a connection waits in the accept queue.
 pub(crate) fn is_queued(listener: &TcpListener) -> bool {
     let mut listeners = [PollFd::new(listener, PollFlags::IN)];
-    // Polling fails only for lack of memory. A connection may then be waiting.
+    // Polling fails only for lack of memory. In this case, assume that a connection waits.
     poll(&mut listeners, Some(&Timespec::default())).map_or(true, |ready| ready > 0)
 }
 
@@ -140,7 +140,8 @@ impl ConnectionBudget {
 
     /// Records whether connections wait in the accept queue.
     pub(crate) fn set_exceeded(&self, is_exceeded: bool) {
-        // Most calls change nothing, and a store would take the cache line from other threads.
+        // Most calls change nothing, and an unnecessary write would invalidate the cache line of
+        // other threads.
         if self.is_exceeded() != is_exceeded {
             self.is_exceeded.store(is_exceeded, Ordering::Relaxed);
         }
@@ -173,7 +174,7 @@ impl Handoff {
         self.open.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Hands over a connection. Returns the connection if the worker takes no more connections.
+    /// Hands over a connection. Returns the connection if the worker no longer accepts connections.
     fn hand(&self, stream: TcpStream) -> Option<TcpStream> {
         // Count the connection before the worker can see and release it.
         self.keep();
@@ -183,7 +184,7 @@ impl Handoff {
     }
 }
 
-/// Creates a handoff for each worker. The receivers return connections that are already counted.
+/// Creates a handoff for each worker. The receivers yield connections that are already counted.
 pub(crate) fn handoffs(workers: usize) -> (Vec<Handoff>, Vec<UnboundedReceiver<TcpStream>>) {
     let handoff = |_| {
         let (handed, receiver) = unbounded_channel();

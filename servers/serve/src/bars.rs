@@ -1,8 +1,8 @@
 //! The workload `bars`: `GET /bars` lists the bars in a database, and `POST /bars` adds one.
 //!
-//! The store is behind queues. Inserts that arrive while a write is in flight join the next write,
-//! and lists that arrive while a list is read share the next one. No event loop waits for a disk or
-//! database.
+//! Requests reach the store through queues. Inserts that arrive during a write join the next write,
+//! and list requests that arrive during a read share the next read. No event loop waits for a disk
+//! or database.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -54,13 +54,13 @@ pub(crate) async fn bars(store: &BarStore, method: &Method, body: Bytes) -> Http
 }
 
 fn parse(body: &[u8]) -> Result<String, &'static str> {
-    // serde would also accept an array of fields.
+    // serde would also accept an array of the field values.
     if !body.trim_ascii_start().starts_with(b"{") {
         return Err(r#"the body is not a JSON object; send {"name": "Corner"}"#);
     }
     let body: BarBody = serde_json::from_slice(body).map_err(|error| {
         if error.is_data() {
-            r#"the body has no string "name", or several; send {"name": "Corner"}"#
+            r#""name" is missing, repeated or not a string; send {"name": "Corner"}"#
         } else {
             r#"the body is not JSON; send {"name": "Corner"}"#
         }
@@ -98,7 +98,7 @@ fn unavailable(fault: &StoreFault) -> HttpResponse {
 
 /// Maximum number of inserts in one write.
 pub(crate) const MAX_BATCH: usize = 4096;
-/// Maximum time to wait for a response from the store. After this time, the server responds with a
+/// Maximum time to wait for a response from the store. After this time, the server responds with
 /// 503. The bar may still be stored later.
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -118,7 +118,7 @@ pub(crate) struct BarInsert {
     claimed: Arc<AtomicBool>,
 }
 
-/// A request to list all bars. Receives the JSON array.
+/// A request to list all bars: the channel for the resulting JSON array.
 pub(crate) type BarList = oneshot::Sender<StoreResult<Bytes>>;
 
 impl StoreRequest for BarInsert {
@@ -158,7 +158,7 @@ impl BarStore {
     /// Creates the queues. Inserts that have waited longer than `max_wait` are refused.
     pub(crate) fn new(max_wait: Duration) -> (Self, BarRequests) {
         let (inserts, insert_requests) = store_queue(max_wait);
-        // One read answers all waiting lists, so refusing some would save no work.
+        // One read answers all waiting list requests, so refusing some would save no work.
         let (lists, list_requests) = store_queue(Duration::MAX);
         let requests = BarRequests {
             inserts: insert_requests,
@@ -185,7 +185,7 @@ impl BarStore {
         }
     }
 
-    /// Returns all bars as a JSON array in the order of their ids.
+    /// Returns all bars as a JSON array, in the order of their ids.
     pub(crate) async fn list(&self) -> StoreResult<Bytes> {
         let (listed, bars) = oneshot::channel();
         self.lists.add(listed)?;

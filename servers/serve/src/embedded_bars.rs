@@ -1,4 +1,4 @@
-//! Bars in an embedded database: a file of redb.
+//! Bars in an embedded database: a redb file.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Permissions};
@@ -92,9 +92,9 @@ fn open(path: &Path) -> Result<(Database, i64), ServeError> {
     Ok(opened)
 }
 
-/// Creates an empty database under a temporary name. If the server is killed meanwhile, `path` does
-/// not exist afterwards, because redb refuses a file that it has not fully initialized. The
-/// temporary file then remains, and the next start removes it.
+/// Creates an empty database under a temporary name, because redb rejects a file that it has not
+/// fully initialized. If the server is killed meanwhile, `path` does not exist, and the next start
+/// removes the temporary file.
 fn create(path: &Path) -> Result<(), ServeError> {
     let cannot_create = |error| failed("create", path, error);
     let directory = path
@@ -115,7 +115,7 @@ fn create(path: &Path) -> Result<(), ServeError> {
     temporary.as_file().sync_all().map_err(cannot_create)?;
     match temporary.persist_noclobber(path) {
         Ok(_) => Ok(()),
-        // Another server was faster.
+        // Another server created the file first.
         Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(cannot_create(error.error).into()),
     }
@@ -184,7 +184,7 @@ fn open_error(path: &Path, cause: redb::Error) -> ServeError {
     }
 }
 
-/// Stores inserts, one batch after the other.
+/// Stores inserts, one batch after another.
 struct BarWriter {
     database: Arc<Database>,
     next: i64,
@@ -251,7 +251,7 @@ fn failure(cause: &str) -> StoreFault {
     ))
 }
 
-/// Reads lists until the queue is closed. All lists that wait share the next result.
+/// Answers list requests until the queue is closed. All waiting requests share the next result.
 fn read(database: &Database, mut lists: QueuedRequests<BarList>) {
     let mut waiting = Vec::new();
     while lists.blocking_take(&mut waiting, usize::MAX) {

@@ -45,7 +45,7 @@ fn is_ipv6(text: &[u8]) -> bool {
     str::from_utf8(text).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok())
 }
 
-/// Returns whether a text matches `reg-name`, which includes IPv4 addresses (RFC 3986, section
+/// Returns whether `text` matches `reg-name`, which includes IPv4 addresses (RFC 3986, section
 /// 3.2.2).
 fn is_name(mut text: &[u8]) -> bool {
     loop {
@@ -82,7 +82,7 @@ pub(crate) async fn read_body(
         return Err(BodyFault::TooLong);
     }
     let mut left = limit;
-    // Most bodies have one frame, which needs no copy.
+    // Most bodies consist of one frame, which need not be copied.
     let mut first = Bytes::new();
     let mut whole = Vec::new();
     while let Some(frame) = request.body_mut().frame().await {

@@ -80,8 +80,9 @@ impl Pace {
             .set(self.request_since.get().or(Some(now)));
     }
 
-    /// Returns when the server began to wait for a request head, or `None` if it does not wait. For
-    /// a request that has begun, the wait begins at the shutdown if that is later.
+    /// Returns when the server began to wait for a request head, or `None` if it is not waiting. If
+    /// the request has begun, the wait starts at its beginning or at the shutdown, whichever is
+    /// later.
     fn waiting_since(&self, shutdown: ClockSteps) -> Option<ClockSteps> {
         let begun = |since: ClockSteps| since.max(shutdown);
         let is_waiting = !self.has_head.get() && !self.write_blocked.get();

@@ -1,5 +1,5 @@
-//! The workload `scoring`: `POST /scoring` adds a score. The scores of all threads have one number
-//! and one total, and a journal keeps them.
+//! The workload `scoring`: `POST /scoring` adds a score. All threads share the number and the total
+//! of the scores, and a journal stores the scores.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,7 +17,7 @@ use crate::worker::Worker;
 /// Body of a request. Other fields are ignored.
 #[derive(Deserialize)]
 struct ScoreRequest<'a> {
-    // The text of the number, because serde_json can round it to a neighbor of the closest double.
+    // The number as text, because serde_json can round it to a neighbor of the closest double.
     #[serde(borrow)]
     score: &'a RawValue,
 }
@@ -61,18 +61,18 @@ async fn durable(
 }
 
 fn parse(body: &[u8]) -> Result<f64, &'static str> {
-    // serde would also accept an array of fields.
+    // serde would also accept an array of the field values.
     if !body.trim_ascii_start().starts_with(b"{") {
         return Err(r#"the body is not a JSON object; send {"score": 10}"#);
     }
     let request: ScoreRequest<'_> = serde_json::from_slice(body).map_err(|error| {
         if error.is_data() {
-            r#"the body has no field "score", or several; send {"score": 10}"#
+            r#""score" is missing or repeated; send {"score": 10}"#
         } else {
             r#"the body is not JSON; send {"score": 10}"#
         }
     })?;
-    // JSON has no text for a number that is not finite, but "1e999" exceeds the largest double.
+    // JSON cannot express infinity or NaN, but "1e999" exceeds the largest double.
     let score = request.score.get().parse();
     let finite = score.ok().filter(|score: &f64| score.is_finite());
     finite.ok_or(r#""score" is not a number, or is too large; send {"score": 10}"#)
@@ -149,8 +149,7 @@ struct ScoreAnswer {
 }
 
 impl ScoreTotals {
-    /// Returns the totals after another score. Returns `None` if the total is too large for a
-    /// double.
+    /// Returns the totals after adding a score, or `None` if the total is too large for a double.
     fn plus(mut self, score: f64) -> Option<Self> {
         let sum = self.sum + score;
         self.compensation += if self.sum.abs() >= score.abs() {
@@ -167,7 +166,7 @@ impl ScoreTotals {
         self.sum + self.compensation
     }
 
-    /// Returns the body of the response to the last score. There must be a score.
+    /// Returns the body of the response to the last score. There must be at least one score.
     fn answer(&self) -> ScoreAnswer {
         ScoreAnswer {
             average_score: self.total() / self.number as f64,
@@ -214,7 +213,7 @@ pub(crate) struct SharedScores {
 }
 
 impl SharedScores {
-    /// Opens the journal and reads it back.
+    /// Opens the journal and restores the totals from it.
     pub(crate) fn open(setting: &JournalSetting) -> Result<Self, JournalError> {
         let options = JournalOptions::default();
         let empty = ScoreTotals::default();
@@ -235,9 +234,9 @@ impl SharedScores {
     }
 
     /// Adds a score and returns the totals after it. With a journal, the score is durable once the
-    /// journal has reached its number.
+    /// journal has reached the score's number.
     fn add(&self, score: f64) -> Result<ScoreTotals, ScoreFault> {
-        // Append under the lock, so that the journal has the order of the totals.
+        // Append under the lock, so that the order in the journal is the order of the totals.
         let totals = self.totals.lock();
         let mut totals = totals.unwrap_or_else(PoisonError::into_inner);
         let after = totals.plus(score).ok_or(ScoreFault::Overflow)?;

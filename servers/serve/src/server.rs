@@ -31,7 +31,7 @@ use crate::workload::NativeWorkload;
 /// # Errors
 /// The address, the state file, the journal, the store or a thread is not available, or the state
 /// file, the journal or the store has failed. After a failure of the state file, the next start
-/// leaves a gap.
+/// leaves a gap in the numbers.
 pub fn serve(
     settings: Settings,
     shutdown: impl Future<Output = ()> + Send + 'static,

@@ -48,18 +48,18 @@ pub enum StateError {
         /// Type of the file at the path, with its article, such as `a directory`.
         kind: &'static str,
     },
-    /// The file must not be read or written.
+    /// The file is not both readable and writable.
     #[error("{}: not readable and writable; run chmod u+rw on it, or choose another path", .0.display())]
     Permissions(PathBuf),
-    /// The file has further names.
+    /// The file has more than one hard link.
     #[error(
-        "{}: has {links} hard links, and numbers repeat if one is replaced; remove the other names, or choose another path",
+        "{}: has {links} hard links, and numbers can repeat if one of them is replaced; remove the other links, or choose another path",
         .path.display()
     )]
     HardLinks {
         /// The path.
         path: PathBuf,
-        /// Number of names.
+        /// Number of hard links.
         links: u64,
     },
     /// The file is in use by another server.
@@ -102,7 +102,7 @@ impl StateFile {
             Err(e) => return Err(failed("open", path, e)),
         };
         let (file, found) = open_regular(&path)?;
-        // Lock before the other checks, so that they stay true while the server runs.
+        // Lock before the other checks, so that their results stay valid while the server runs.
         match lock(&file) {
             Ok(true) => {}
             Ok(false) => return Err(StateError::Locked(path)),
@@ -165,8 +165,8 @@ impl StateFile {
     }
 }
 
-/// Opens or creates a regular file. Opening a device can have effects, so the kind is checked
-/// before and after.
+/// Opens or creates a regular file. Opening a device can have side effects, so the file type is
+/// checked before and after opening.
 pub(crate) fn open_regular(path: &Path) -> Result<(File, Metadata), StateError> {
     let exists = match fs::symlink_metadata(path) {
         Ok(found) => check_kind(path, &found).map(|()| true)?,
@@ -191,7 +191,7 @@ pub(crate) fn open_regular(path: &Path) -> Result<(File, Metadata), StateError> 
         .metadata()
         .map_err(|error| failed("open", path, error))?;
     check_kind(path, &found)?;
-    // Root may write to read-only files.
+    // Root can open read-only files for writing.
     if found.permissions().readonly() {
         return Err(StateError::Permissions(path.to_owned()));
     }
@@ -224,14 +224,14 @@ pub(crate) fn failed(doing: &'static str, path: &Path, source: io::Error) -> Sta
 const MAGIC: &str = "floodmark dispatcher state ";
 const VERSION: u32 = 2;
 
-/// Size of a slot, in bytes. A disk writes at most this much at once, so that a torn write damages
-/// only one slot.
+/// Size of a slot, in bytes. The atomic write unit of a disk is at most this large, so a torn write
+/// damages only one slot.
 const SLOT_BYTES: usize = 4096;
 
 /// Why a state file has no valid slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SlotFault {
-    /// There is no record of a state file.
+    /// The content is not a state file's record.
     Foreign,
     /// A later version wrote the file.
     Version,
@@ -273,7 +273,7 @@ fn parse(slot: &[u8]) -> Result<u64, SlotFault> {
     }
     let number = lines.next().and_then(|line| line.strip_prefix("next "));
     let next = number.and_then(|number| number.parse().ok());
-    // Refuse other representations of the same number. Slots are padded with newlines. In a
+    // Reject other representations of the same number. Slots are padded with newlines. In a
     // version 1 file, writing the second slot leaves zeros after the first record.
     let is_padding = |rest: &[u8]| rest.iter().all(|byte| matches!(byte, b'\n' | 0));
     let is_canonical = |next: &u64| {

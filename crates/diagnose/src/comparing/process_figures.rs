@@ -194,8 +194,8 @@ pub fn trial_capacities(record: &Record) -> Vec<TrialCapacity> {
         .collect()
 }
 
-/// Returns the interval of the ratio of two capacities, if there is a single server process on each
-/// side. It covers the variation between trials, which is close to log-normal.
+/// Returns the interval of the ratio of two capacities, if each side has a single server process.
+/// The interval covers the variation between capacity trials, which is close to log-normal.
 pub(super) fn interval_of_ratio(a: &RunGroup<'_>, b: &RunGroup<'_>) -> Option<Interval> {
     let ((per_s_a, range_a), (per_s_b, range_b)) = (a.only_capacity()?, b.only_capacity()?);
     let (range_a, range_b) = (range_a?, range_b?);
@@ -206,7 +206,7 @@ pub(super) fn interval_of_ratio(a: &RunGroup<'_>, b: &RunGroup<'_>) -> Option<In
         low: ratio * (-half).exp(),
         high: ratio * half.exp(),
         confidence: CONFIDENCE,
-        method: "ratio of two capacities; the interval covers trials of one server process each"
+        method: "ratio of two capacities; the interval covers only trials on one process per side"
             .to_owned(),
     })
 }

@@ -36,7 +36,7 @@ pub enum GroupError {
 }
 
 impl<'a> RunGroup<'a> {
-    /// Adds the group's name to notes on the group.
+    /// Prefixes each note with the group's name.
     pub(super) fn named(&self, notes: &[String]) -> Vec<String> {
         let name = &self.name;
         notes.iter().map(|note| format!("{name}: {note}")).collect()
@@ -47,7 +47,7 @@ impl<'a> RunGroup<'a> {
         self.processes.iter().flatten().copied()
     }
 
-    /// Returns the metrics that the group's figures allow to compare.
+    /// Returns the metrics on which the group can be compared.
     #[must_use]
     pub fn metrics(&self) -> Vec<ComparedMetric> {
         let has_capacity = !self.capacities.is_empty();

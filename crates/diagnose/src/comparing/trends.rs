@@ -67,8 +67,8 @@ pub fn trend_series(
         notes.extend(gathered(validity));
         let trends = metrics.iter().map(|metric| {
             let (trend, reasons) = trend(points, *metric);
-            // Omit the reasons for missing figures if no result has the metric, such as the
-            // server's CPU time.
+            // If no result has a metric, such as the server's CPU time, omit the reasons for its
+            // missing figures.
             if trend.measured() > 0 {
                 notes.extend(reasons);
             }
@@ -154,7 +154,7 @@ fn trend(points: &[TrendPoint<'_>], metric: ComparedMetric) -> (Trend, Vec<Strin
     (trend, gathered(reasons))
 }
 
-/// Returns each distinct note with the results that it applies to.
+/// Returns each distinct note, prefixed with the names of the results that it applies to.
 fn gathered<'a>(notes: impl IntoIterator<Item = (&'a TrendPoint<'a>, Vec<String>)>) -> Vec<String> {
     let mut found: Vec<(String, Vec<&str>)> = Vec::new();
     for (point, notes) in notes {

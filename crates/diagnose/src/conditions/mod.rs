@@ -1,7 +1,7 @@
 //! Conditions of `--fail-if` and objectives of `--slo`: syntax and evaluation.
 //!
-//! A [`Condition`] compares a subject with a value. Its subject is what differs between commands:
-//! a figure of a run, a capacity, a ratio of two results, or a figure that a server must keep.
+//! A [`Condition`] compares a subject with a value. The command determines the kind of subject: a
+//! figure of a run, a capacity, a ratio of two results, or a figure that an objective limits.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use floodmark_stats::Histogram;
 
 use crate::text::per_s;
 
-/// Quantile whose precision a mean demands.
+/// Quantile that a trial must measure precisely if an objective limits a mean.
 const QUANTILE_OF_MEAN: f64 = 0.9;
 
 /// The error for an invalid condition. The message contains a suggestion.
@@ -60,7 +60,7 @@ pub trait ConditionSubject: Sized {
     /// The expected syntax, for error messages.
     const FORM: &'static str;
 
-    /// Whether the subject can belong to one request of a mix.
+    /// Whether a condition can apply to a single request of a mix.
     const HAS_GROUPS: bool;
 
     /// Parses the subject and the value.
@@ -223,8 +223,8 @@ impl<S> Condition<S> {
         }
     }
 
-    /// Returns the requests that the condition applies to. Returns `None` if the run's mix has no
-    /// such request.
+    /// Returns the run, or the requests of the run's mix that the condition applies to. Returns
+    /// `None` if the mix has no such request.
     fn measured<'a>(&self, run: &'a Run) -> Option<&'a dyn Measured> {
         match &self.group {
             None => Some(run),
@@ -251,8 +251,9 @@ impl RunCondition {
     /// condition. The result is unknown if no run meets the condition and at least one run lacks
     /// the figure.
     ///
-    /// The result contains the figure of the first decisive run. A percentile or maximum that falls
-    /// among timed-out requests is infinite.
+    /// The result contains the figure of the first run that meets the condition or lacks the
+    /// figure. If the condition is not met, the result contains the figures of all runs. A
+    /// percentile or maximum that falls among timed-out requests is infinite.
     #[must_use]
     pub fn judge(&self, record: &Record) -> Threshold {
         let runs = &record.runs;
@@ -341,7 +342,7 @@ impl RatioCondition {
     }
 }
 
-/// Reads a capacity, or a bound of its interval.
+/// A function that returns the capacity, or a bound of its interval.
 pub type CapacitySubject = fn(&CapacityResult) -> Option<f64>;
 
 impl ConditionSubject for CapacitySubject {
@@ -365,11 +366,12 @@ impl ConditionSubject for CapacitySubject {
 
 impl CapacityCondition {
     /// Evaluates the condition on a capacity. If only a bound of the capacity is known, `met` is
-    /// `None` unless the bound decides.
+    /// `None` unless the bound shows whether the condition is met.
     #[must_use]
     pub fn judge(&self, capacity: Option<&CapacityResult>) -> Threshold {
         let number = capacity.and_then(self.subject);
-        // `decisive` starts the operators for which the bound decides if the condition is met.
+        // A bound can only confirm conditions whose operator starts with `decisive`. It can only
+        // refute all other conditions.
         let (sign, decisive) = match capacity.and_then(|capacity| capacity.bound) {
             None => ("", None),
             Some(CapacityBound::Lower) => ("≥ ", Some('>')),
@@ -457,8 +459,9 @@ fn obstacle(figure: Figure) -> Option<&'static str> {
 
 impl Objective {
     /// Evaluates the objective on a trial. `deadline` is the maximum response time that counts as
-    /// goodput; the trial's own plan may have another deadline. A figure without samples is met if
-    /// the trial has ok responses: for example, no connection was opened, or no response was late.
+    /// goodput; the trial's own plan may have a different deadline. If the figure has no samples,
+    /// for example because no connection was opened, the objective is met if the trial has ok
+    /// responses.
     #[must_use]
     pub fn judge(&self, run: &Run, deadline: Duration) -> ObjectiveFigure {
         let measured = self.measured(run);
@@ -500,7 +503,7 @@ impl Objective {
         }
     }
 
-    /// Returns the limit of a time, in seconds.
+    /// Returns the time limit in seconds, or `None` if the objective does not limit a time.
     #[must_use]
     pub fn time_limit_s(&self) -> Option<f64> {
         match self.subject {
@@ -524,11 +527,11 @@ fn good_share(measured: &dyn Measured, deadline: Duration, timeout: Duration) ->
     (known > 0).then(|| good as f64 / known as f64)
 }
 
-/// Checks that several objectives fit together, and that a request can miss each of them before
+/// Checks that all objectives limit different figures, and that all time limits are below
 /// `timeout`.
 ///
 /// # Errors
-/// Two objectives limit the same figure, or a time limit exceeds the timeout.
+/// Two objectives limit the same figure, or a time limit is not below the timeout.
 pub fn check_objectives(objectives: &[Objective], timeout: Duration) -> Result<(), String> {
     let figure = |objective: &Objective| {
         let end = objective.text.find(['<', '>']);

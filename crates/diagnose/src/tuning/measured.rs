@@ -26,10 +26,10 @@ pub(super) struct MeasuredProcess {
     pub(super) is_lower_bound: bool,
     /// Interval of the figure within the process.
     pub(super) interval: Option<Interval>,
-    /// Reason why the figure is missing or only a lower bound; `None` if the process's runs give
-    /// it.
+    /// Reason why the figure is missing or only a lower bound; `None` if the figure is exact, or if
+    /// the process's runs show the reason.
     pub(super) note: Option<String>,
-    /// Highest throughput per second, which bounds the figure of a pool that is full.
+    /// Highest throughput per second, an upper bound on the figure.
     pub(super) throughput_per_s: Option<f64>,
     /// 99th percentile of response time in µs; `None` if the objectives limit it.
     pub(super) p99_us: Option<f64>,
@@ -62,8 +62,8 @@ impl MeasuredProcess {
         }
     }
 
-    /// Returns a process whose capacity was searched. The first load of a search is that of the
-    /// closed model.
+    /// Returns a process whose capacity was searched. The first load of a search uses the closed
+    /// model.
     fn of_search(loads: &[&Run], found: Option<&CapacityResult>) -> Self {
         let closed = loads[0];
         MeasuredProcess {
@@ -74,8 +74,8 @@ impl MeasuredProcess {
         }
     }
 
-    /// Returns a process with the capacity that its search found. `found` is `None` if no response
-    /// was ok, because the search could then not start.
+    /// Returns a process with the capacity that its search found. `found` is `None` if the search
+    /// could not start, because no response was ok.
     fn of_capacity(found: Option<&CapacityResult>) -> Self {
         let missing = |why: &str| MeasuredProcess {
             note: Some(why.to_owned()),
@@ -101,9 +101,10 @@ impl MeasuredProcess {
             };
         }
         match (found.finding, found.rate_per_s, found.last_per_s) {
-            (CapacityKind::ClientLimit, Some(rate), _) => {
-                at_least(rate, "the highest rate that the client can send on time")
-            }
+            (CapacityKind::ClientLimit, Some(rate), _) => at_least(
+                rate,
+                "the highest rate at which the client can send on time",
+            ),
             (CapacityKind::AboveHighest, Some(rate), _) => {
                 at_least(rate, "the highest rate of the search")
             }

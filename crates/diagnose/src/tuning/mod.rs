@@ -25,7 +25,7 @@ use crate::text::show_s;
 /// Settings whose figure is at least this share of the best figure are good enough.
 const ENOUGH: f64 = 0.98;
 
-/// What a result's events say about its tuning, apart from the measured processes.
+/// State of a tuning that only the events contain.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TuningState {
     /// Settings at which the server failed.
@@ -34,8 +34,8 @@ pub struct TuningState {
     pub out_of_time_s: Option<f64>,
 }
 
-/// Judges the tuning of a record. Also returns the process that the search needs next, without
-/// figures, if it is not complete.
+/// Judges the tuning of a record. If the search is not complete, also returns the process that it
+/// needs next, without figures.
 #[must_use]
 pub fn judge(
     record: &Record,
@@ -66,7 +66,9 @@ pub fn judge(
             let mut steps = search.steps.iter();
             let note = steps.find_map(|step| step.measured.note.as_ref());
             let note = note.map_or_else(String::new, |note| format!(": {note}"));
-            format!("the default setting has no valid figure, so the search cannot start{note}")
+            format!(
+                "no valid result was measured for the default setting, so the search cannot start{note}"
+            )
         }
         None => "the tuning ended before the first measurement".to_owned(),
     };
@@ -127,8 +129,8 @@ fn settings(search: &Search<'_>) -> Vec<TunedSetting> {
     settings
 }
 
-/// Returns whether a setting is clearly better than another one in one respect, and not clearly
-/// worse in the other. A setting consists of its figure and its 99th percentile.
+/// Returns whether a setting has a clearly better figure or 99th percentile than another setting,
+/// and neither is clearly worse. Each setting is given as its figure and its 99th percentile.
 fn dominates((figure, p99): (f64, f64), (other, other_p99): (f64, f64)) -> bool {
     let (higher, lower) = (figure * ENOUGH > other, p99 < other_p99 * ENOUGH);
     let (not_lower, not_higher) = (figure >= other * ENOUGH, p99 * ENOUGH <= other_p99);

@@ -33,15 +33,15 @@ const ROUNDS: [usize; 2] = [3, 5];
 /// of one process can be too high.
 const CERTAIN: f64 = 0.9;
 
-/// Two values are close enough if their ratio is at most this number. Between closer values, the
-/// figures of most servers differ by less than those of two processes.
+/// Two values of a knob are close if their ratio is at most this number. For most servers, the
+/// figures at close values differ by less than the figures of two processes at the same value.
 pub(super) const CLOSE: f64 = 1.5;
 
 /// Factor between the values of a coarse sweep.
 const COARSE: f64 = 4.0;
 
-/// Maximum difference between the units in use and the value of a knob that sizes the full pool.
-/// Some runtimes run one thread outside the pool.
+/// Maximum difference between the number of units in use and the value of the knob that sizes the
+/// full pool. Some runtimes run one thread outside the pool.
 const SPARE_UNITS: f64 = 1.5;
 
 /// A process that the search has used.
@@ -144,7 +144,7 @@ impl<'a> Search<'a> {
                 at = self.raise(knob, at)?;
                 continue;
             }
-            // A pool that was raised already cannot be the only limit.
+            // A pool that was already raised cannot be the only limit.
             let Some(knob) = knobs.iter().find(|knob| !moved.contains(&*knob.name)) else {
                 return Ok(match full {
                     Some(full) => self.pool_limit(full, &at, limit),
@@ -264,8 +264,8 @@ impl<'a> Search<'a> {
 
     /// Returns the largest number of units below the knob's value in `at` that is certainly too
     /// small. The figure of a setting is at most its throughput. With the other knobs equal,
-    /// growing a pool from `n` to `m` units raises the throughput by at most the factor `m/n`. If
-    /// the pool of `n` units was full, this also holds if the other knobs differ.
+    /// growing a pool from `n` to `m` units multiplies the throughput by at most `m/n`. If the pool
+    /// of `n` units was full, this also holds if the other knobs differ.
     fn too_few(&self, knob: &TunedKnob, at: &KnobValues) -> Option<u64> {
         if knob.sizes == KnobKind::Other {
             return None;
@@ -315,8 +315,9 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Returns whether the knob has no effect: its lowest value was measured, and every measured
-    /// value is within 2 % of the best. Returns `false` if the best figure is only a lower bound.
+    /// Returns whether the knob has no effect: its lowest value was measured, and the figure at
+    /// every measured value is within 2 % of the best. Returns `false` if the best figure is only a
+    /// lower bound.
     fn is_irrelevant(&mut self, knob: &TunedKnob, at: &KnobValues) -> Searched<bool> {
         let line = self.line(knob, at);
         let mut is_irrelevant =
@@ -533,8 +534,8 @@ pub(super) fn tuning_ratio(ratio: &Ratio, confirmed_by: usize) -> TuningRatio {
     }
 }
 
-/// Returns the allowed value nearest to the geometric mean of two values and strictly between
-/// them. Returns `None` if there is no such value, or if the values are close.
+/// Returns the allowed value that is strictly between two values and nearest to their geometric
+/// mean. Returns `None` if there is no such value, or if the two values are close.
 pub(super) fn between(knob: &TunedKnob, low: u64, high: u64) -> Option<u64> {
     let from = low.max(1) as f64;
     if high as f64 / from <= CLOSE && knob.values.is_empty() && low > 0 {
@@ -553,7 +554,8 @@ pub(super) fn between(knob: &TunedKnob, low: u64, high: u64) -> Option<u64> {
     }
 }
 
-/// Returns the smallest allowed value of at least `wanted`, or the largest allowed value.
+/// Returns the smallest allowed value that is at least `wanted`, or the largest allowed value if
+/// there is none.
 pub(super) fn at_least(knob: &TunedKnob, wanted: u64) -> u64 {
     if knob.values.is_empty() {
         wanted.clamp(knob.low, knob.high)
@@ -563,7 +565,7 @@ pub(super) fn at_least(knob: &TunedKnob, wanted: u64) -> u64 {
     }
 }
 
-/// Returns the next value of a coarse sweep, up to `limit`. Returns `None` at the end.
+/// Returns the next value of a coarse sweep, up to `limit`. Returns `None` at the end of the sweep.
 pub(super) fn coarse_step(knob: &TunedKnob, value: u64, limit: u64) -> Option<u64> {
     let wanted = (value.max(1) as f64 * COARSE).min(limit as f64) as u64;
     let next = at_least(knob, wanted);
@@ -581,7 +583,7 @@ pub(crate) struct FullPool {
 }
 
 impl FullPool {
-    /// A pool whose units in use are a step of the verdict's path.
+    /// Returns the pool whose units in use are the given step of the verdict's path.
     pub(crate) fn at(verdict: &Verdict, kind: KnobKind, step: StepKind, is_guess: bool) -> Self {
         let held = verdict.path.iter().find(|of| of.kind == step);
         let held = held.and_then(|step| step.waiting);

@@ -17,12 +17,12 @@ const HALF_WIDTH: f64 = 0.15;
 pub(super) enum GainModel {
     /// No prediction.
     None,
-    /// All requests of more connections are in service at once.
+    /// The load uses more connections, and all their requests are in service at once.
     MoreConnections,
     /// All requests in flight are in service at once.
     InService,
-    /// Like `InService`. Threads that are always in use work on a request for at most their number
-    /// divided by the throughput.
+    /// Like `InService`. If all threads are always in use, a request takes at most the number of
+    /// threads divided by the throughput.
     HeldByThreads,
     /// Like `InService`, but even the fastest request may have waited for the lock. The service
     /// time without that wait is between the mean hold time and the shortest service time; the
@@ -32,8 +32,8 @@ pub(super) enum GainModel {
     AllCpus,
 }
 
-/// Predicts the throughput if the limit were removed: the number of requests in flight (one per
-/// connection) divided by the shortest service time. Returns `None` in the open model.
+/// Predicts what the throughput would be without the limit: the number of requests in flight (one
+/// per connection) divided by the shortest service time. Returns `None` in the open model.
 ///
 /// The CPUs also limit the prediction if they are at least half busy. At a lower load, the CPU time
 /// per request is larger than at the limit, so it does not show how many requests the CPUs can

@@ -15,8 +15,8 @@ use super::thresholds::{CONTENDED, MOST, ONE, RARE, SAME, SPARE, same};
 use crate::text::{per_s, show_idle};
 
 /// Service times agree with a number of threads if the ratio of concurrency to threads is in this
-/// range. The shortest time is less reliable than thread states: a buffered write, for example,
-/// can be much faster than the others.
+/// range. The shortest service time is less reliable than thread states: a buffered write, for
+/// example, can be much faster than the others.
 const AGREES: std::ops::RangeInclusive<f64> = MOST..=1.0 / MOST;
 
 /// Findings about the requests in service, based on thread waits, service times and writes.
@@ -31,7 +31,7 @@ pub struct Service {
     pub unseen: Option<String>,
 }
 
-/// Whether enough requests are in flight for a limit of the server.
+/// Whether enough requests are in flight to reach a limit of the server.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Demand {
     /// The number of requests in flight is unknown.
@@ -54,12 +54,13 @@ enum Shown {
     NotJudged,
 }
 
-/// Established connections that wait to be accepted in front of a limit.
+/// The accept queue in front of a limit: established connections that wait to be accepted.
 #[derive(Debug, Clone, Copy)]
 pub struct AcceptQueueBefore {
     /// Mean number of waiting connections.
     waiting: f64,
-    /// Whether accepted connections also wait for the limit, or whether it limits the connections.
+    /// Whether the queue matters less than the limit: accepted connections also wait for the limit,
+    /// or the limit also applies to the number of connections.
     pub is_minor: bool,
 }
 
@@ -85,7 +86,8 @@ impl Service {
         let is_closed = !facts.run.plan.is_open();
         let connections = f64::from(facts.run.plan.connections);
         let by_threads = shown_by_threads(facts, in_flight);
-        // If one thread handles requests in batches, their service times include waiting for it.
+        // If one thread handles requests in batches, their service times include waiting for each
+        // other.
         let is_one_thread = by_threads.as_ref().is_some_and(|limit| {
             let mut groups = facts.thread_groups.iter();
             let is_only = |group: &ThreadGroupFacts| is_only_thread(group, facts, in_flight);
@@ -414,7 +416,7 @@ fn shown_by_threads(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit
     Some(connections_in_use(facts, limit))
 }
 
-/// Returns the limit that a thread group is or shows.
+/// Returns the limit that a thread group imposes or indicates.
 fn limit_of(
     group: &ThreadGroupFacts,
     of: &Activity,
@@ -457,7 +459,8 @@ fn limit_of(
         // Only one process holds a file lock.
         let is_file_lock = group.blocked_on_kind(WaitKind::FileLock) >= MOST * of.locks;
         let is_lock = is_file_lock || ONE.contains(&held);
-        // The CPU time includes work outside the lock. An interpreter lock protects the CPU itself.
+        // The CPU time includes work outside the lock. An interpreter lock is held while its holder
+        // uses the CPU, so the CPU does not explain why the lock is held.
         let minimum = if is_lock { CONTENDED } else { MOST * held };
         let is_cpu = is_lock && !of.timed;
         let resource = is_waited_for(minimum).or_else(|| is_cpu.then(|| of.cpu_step()))?;
@@ -489,8 +492,8 @@ fn is_only_thread(group: &ThreadGroupFacts, facts: &RunFacts<'_>, in_flight: f64
     in_flight >= ONE.end && group.workers() < ONE.end && are_others_idle()
 }
 
-/// Replaces a set of permits by the connections that its holders use, if all of these connections
-/// are in use. Threads are replaced too if there are fewer connections than threads.
+/// Replaces permits with the connections that their holders use, if all of these connections are in
+/// use. Threads are also replaced if there are fewer connections than threads.
 fn connections_in_use(facts: &RunFacts<'_>, limit: ServiceLimit) -> ServiceLimit {
     let requests = [Some(limit.held), facts.concurrency];
     let mut upstreams = facts.upstreams.iter();
@@ -593,9 +596,9 @@ fn shown_by_times(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit> 
     })
 }
 
-/// Returns whether a thread group is an exhausted pool: its size, or the number of its threads that
-/// wait for a resource, equals the number of concurrent requests, its threads take part in the
-/// work, and the threads do not wait for events.
+/// Returns whether a thread group is an exhausted pool. The threads of such a pool work on requests
+/// and do not wait for events. The pool's size, or the number of its threads that wait for a
+/// resource, equals the number of concurrent requests.
 pub fn is_pool(group: &ThreadGroupFacts, concurrency: f64, facts: &RunFacts<'_>) -> bool {
     let in_event_loop = group.blocked_on_kind(WaitKind::Events);
     if !takes_part(group, facts) || in_event_loop >= SPARE * group.threads {
@@ -612,7 +615,7 @@ pub fn is_pool(group: &ThreadGroupFacts, concurrency: f64, facts: &RunFacts<'_>)
         .any(|threads| same(concurrency, *threads))
 }
 
-/// The threads of a group, by what they do. All numbers of threads are means.
+/// The threads of a group, by activity. All numbers of threads are means.
 struct Activity {
     /// Threads that wait for new work.
     idle: f64,
@@ -628,8 +631,8 @@ struct Activity {
 
 impl Activity {
     /// Divides a group's threads by activity. HotSpot implements pauses as timed locks. Idle
-    /// threads may use timed locks too, so these count as pauses only if there are at most about
-    /// `in_service`.
+    /// threads may also wait for timed locks. Waits for timed locks therefore count as pauses only
+    /// if their number does not clearly exceed `in_service`.
     fn of(group: &ThreadGroupFacts, facts: &RunFacts<'_>, in_service: f64) -> Self {
         use WaitKind::{Child, ClientWrite, PageFault, PipeRead, PipeWrite, TimedLock, Timer};
         let timed = group.blocked_on_kind(TimedLock);
@@ -695,7 +698,7 @@ impl Activity {
     }
 }
 
-/// Adds a step, or its number of threads if the resource is already a step.
+/// Adds a step. If its resource already has a step, adds the number of threads to that step.
 fn add(steps: &mut Vec<PathStep>, step: PathStep) {
     let mut known = steps.iter_mut();
     let known = known.find(|known| known.kind == step.kind && known.who == step.who);

@@ -15,9 +15,9 @@ pub(crate) const MOST: f64 = 0.5;
 /// of the CPUs idle.
 pub(super) const SPARE: f64 = 0.25;
 
-/// Minimum share of the CPUs that a competitor uses, and of a lock holder's time that one resource
-/// takes, so that it explains why the lock is held. Also the minimum ratio of run delay to CPU
-/// time. A client with its own CPU waited for at most 0.06 of its CPU time.
+/// Minimum share of the CPUs that a competitor uses. Also the minimum share of a lock holder's time
+/// that a resource must take to explain why the lock is held, and the minimum ratio of run delay to
+/// CPU time. A client with its own CPU waited for at most 0.06 of its CPU time.
 pub(crate) const CONTENDED: f64 = 0.2;
 
 /// Minimum share that affects throughput noticeably. In three of four runs, the rates of the
@@ -50,9 +50,9 @@ pub(super) const DELAYED_ACK_US: Range<f64> = 39_000.0..48_000.0;
 /// connection (docs/peers.md).
 pub(super) const REOPENED: f64 = 0.2;
 
-/// Maximum response size, in bytes, at which the data in transit shows a full link. Socket buffers
-/// limit the data that a connection has in transit. The value is an estimate, not a kernel
-/// constant.
+/// Maximum response size, in bytes, for which the data in transit indicates a saturated link.
+/// Socket buffers limit the data that a connection has in transit. The value is an estimate, not a
+/// kernel constant.
 pub(super) const MAX_IN_TRANSIT: f64 = 512.0 * 1024.0;
 
 /// Returns whether two numbers are about equal.

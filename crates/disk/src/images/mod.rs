@@ -32,7 +32,7 @@ const MAX_REDUCING_STARTS: usize = 200;
 #[derive(Debug, thiserror::Error)]
 pub enum TestError {
     /// A directory for images cannot be written.
-    #[error("cannot write {}: {source}; free space, or choose another directory", .path.display())]
+    #[error("cannot write {}: {source}; free up disk space, or choose another directory", .path.display())]
     Directory {
         /// The directory.
         path: PathBuf,
@@ -54,16 +54,16 @@ pub enum TestError {
          the listen address to the server, and keep the server in the foreground"
     )]
     ForeignServer(SocketAddr),
-    /// The server does not start on the directory with all its writes.
+    /// The server does not start on the directory that contains all its writes.
     #[error(
         "the server does not start on its own complete directory: {0}; check that the server can \
          restart after kill -9"
     )]
     NotRestarted(String),
-    /// The server returns all acknowledged data from the directory without its writes.
+    /// The server returns all acknowledged data even from a directory that lacks its writes.
     #[error(
-        "the server returns all acknowledged data even from the directory without its writes, so the \
-         test proves nothing; make the server keep all its data in {{run}}"
+        "the server returns all acknowledged data even from a directory that lacks its writes, so \
+         the test proves nothing; make the server keep all its data in {{run}}"
     )]
     StoredElsewhere,
 }
@@ -79,7 +79,7 @@ pub struct ImageTest<'a, P> {
     pub probe: &'a P,
     /// Which directory entries a sync makes durable.
     pub persistence: Persistence,
-    /// Directory for the images; fastest on a memory-backed file system.
+    /// Directory for the images. A memory-backed file system is fastest.
     pub scratch: &'a Path,
     /// Number of images. The first one has all effects, later ones are drawn at random.
     pub images: u64,
@@ -105,7 +105,8 @@ impl<P: RecoveryProbe> ImageTest<'_, P> {
         let report = Mutex::new(ImageReport::default());
         let begin = Instant::now();
         if self.images > 0 && !stop.load(Ordering::Relaxed) {
-            // A probe may change a state outside the directory, so the empty directory comes first.
+            // A probe may change state outside the directory, so test the image without any effect
+            // first.
             if self.has_controls {
                 self.check_base(&history)?;
             }
@@ -251,10 +252,10 @@ const SOON: usize = 16;
 
 /// The crash points of a trace.
 ///
-/// In a trace with an injected error, only points after the error are used, because the test
-/// without errors covers the others. Half of the crashes come soon after the error: the next write
-/// can make the lost data durable after all, so a server that ignores the error often loses data
-/// only until then.
+/// In a trace with an injected error, no points before the error are used, because the test without
+/// errors covers them. Half of the crashes are drawn from the points soon after the error. The next
+/// write can make the lost data durable after all, so a server that ignores the error often loses
+/// data only in a crash before this write.
 #[derive(Debug)]
 struct CrashPoints {
     all: Vec<u64>,
@@ -290,7 +291,7 @@ impl CrashPoints {
     }
 }
 
-/// Maximum number of failures and of different refusals in a report.
+/// Maximum number of failures, and of distinct refusals, in a report.
 const MAX_LISTED: usize = 100;
 
 /// Result of a test on post-crash images.
@@ -305,7 +306,7 @@ pub struct ImageReport {
     /// Number of images on which the server lost an acknowledged write, returned something that was
     /// never written, crashed, did not respond, or exited without an error message.
     pub failed: u64,
-    /// Number of failed images on which the server crashed.
+    /// Number of images on which the server crashed; also counted in `failed`.
     pub crashed: u64,
     /// Number of refusals, by the line of the server's message that best explains the refusal.
     pub refusals: BTreeMap<String, u64>,
@@ -313,7 +314,7 @@ pub struct ImageReport {
     pub failures: Vec<ImageFailure>,
     /// Time of the slowest image.
     pub longest: Duration,
-    /// Sum of the times per image. Images are tested in parallel.
+    /// Sum of the times of all images. Images are tested in parallel.
     pub total: Duration,
     /// Time of the whole test.
     pub elapsed: Duration,
@@ -334,7 +335,7 @@ pub struct ImageFailure {
 }
 
 impl ImageReport {
-    /// Returns the number of different images.
+    /// Returns the number of distinct images.
     #[must_use]
     pub fn distinct(&self) -> usize {
         self.distinct.len()

@@ -25,15 +25,15 @@ const END_TIMEOUT: Duration = Duration::from_secs(2);
 /// Pause between two attempts to connect.
 const CONNECT_PAUSE: Duration = Duration::from_micros(500);
 
-/// First listen address. Each start uses another one, so that no server meets the connections of
-/// the previous one.
+/// First listen address. Each start uses a different address, so that no server receives
+/// connections that were meant for the previous one.
 const FIRST_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 64, 0, 1);
 
 /// Number of listen addresses.
 const ADDRESSES: u32 = 1 << 22;
 
-/// Listen ports, below the range of ephemeral ports. Each start also uses another port, because the
-/// server may listen on all addresses.
+/// Listen ports, below the range of ephemeral ports. Each start also uses a different port, because
+/// the server may listen on all addresses.
 const PORTS: std::ops::Range<u16> = 10_000..30_000;
 
 /// Size of the file that is written to check for free space, in bytes.
@@ -89,7 +89,8 @@ impl<P: RecoveryProbe> ImageTest<'_, P> {
         Err(TestError::NoFreePort)
     }
 
-    /// Starts the server on an image, and reads back. `worker` names the directory of the image.
+    /// Starts the server on an image, and reads back the acknowledged data. `worker` distinguishes
+    /// the image directories of parallel tests.
     pub(super) fn try_image(
         &self,
         worker: usize,
@@ -147,7 +148,8 @@ impl<P: RecoveryProbe> ImageTest<'_, P> {
         check_space(&space).map_err(failed(&space))?;
         let message = fs::read(log).map_err(failed(log))?;
         let message = String::from_utf8_lossy(&message);
-        // Each worker uses a different directory, so equal refusals would differ in their paths.
+        // Each worker uses a different directory, so messages of equal refusals would contain
+        // different paths.
         let message = message.replace(&*directory.to_string_lossy(), "{run}");
         Ok(outcome(status, &message))
     }
@@ -155,13 +157,13 @@ impl<P: RecoveryProbe> ImageTest<'_, P> {
 
 /// Returns whether a process listens on an address.
 fn is_used(address: SocketAddr) -> io::Result<bool> {
-    // To bind a socket instead would be wrong: a child that another thread starts at the same time
-    // holds the socket until its exec.
+    // Do not try to bind a socket instead: a child that another thread starts at the same time
+    // would hold the socket until its exec.
     Ok(!listener::sockets(address)?.is_empty())
 }
 
-/// Returns whether only processes of a group listen on an address. Also returns true if nobody
-/// listens.
+/// Returns whether only processes of one process group listen on an address. Also returns true if
+/// no process listens.
 fn is_own(group: u32, address: SocketAddr) -> io::Result<bool> {
     let root = Root::host();
     let mut sockets = listener::sockets(address)?;
@@ -223,18 +225,20 @@ pub(super) fn outcome(status: ExitStatus, stderr: &str) -> ImageOutcome {
             }
         }
         // A signal, or a shell's exit code for a signal.
-        _ => ImageOutcome::Crashed(format!("the server crashed on the state ({status}){line}")),
+        _ => ImageOutcome::Crashed(format!(
+            "the server crashed on this disk state ({status}){line}"
+        )),
     }
 }
 
-/// Returns whether a language runtime writes such a line when a program crashes.
+/// Returns whether a line is one that a language runtime writes when a program crashes.
 fn is_crash(line: &str) -> bool {
     let starts = |start| line.starts_with(start);
     let is_rust = starts("thread '") && line.contains(" panicked at ");
     let is_go = starts("goroutine ") && line.ends_with("[running]:");
     let is_python = starts("Traceback (most recent call last)");
     let is_java = starts("Exception in thread ");
-    // The last line after an exception that a Node.js program did not catch.
+    // Node.js prints this line last after an uncaught exception.
     let is_node = starts("Node.js v");
     let is_deno = starts("error: Uncaught");
     let is_crystal_or_dotnet = starts("Unhandled exception");
@@ -312,7 +316,7 @@ mod tests {
             assert_eq!(outcome(code, stderr), expected, "{code}: {stderr}");
         }
         let killed = super::outcome(ExitStatus::from_raw(9), "loading\ndamaged\n");
-        let expected = "the server crashed on the state (signal: 9 (SIGKILL)): damaged";
+        let expected = "the server crashed on this disk state (signal: 9 (SIGKILL)): damaged";
         assert_eq!(killed, ImageOutcome::Crashed(expected.to_owned()));
     }
 

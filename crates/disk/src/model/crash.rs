@@ -1,4 +1,4 @@
-//! One crash point: what is durable, and which pending effects persist, drawn from a seed.
+//! One crash point: what is durable, and a seeded random choice of the other effects that persist.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -203,7 +203,7 @@ impl<'h> Crash<'h> {
                 let (from, to) = (path(from), path(to));
                 match effect.part {
                     EffectPart::Removal => {
-                        format!("removal of old name {from} after the rename to {to}")
+                        format!("removal of the old name {from} after the rename to {to}")
                     }
                     _ => format!("rename of {from} to {to}"),
                 }
@@ -272,20 +272,22 @@ fn path_of(names: &HashMap<FileId, String>, entry: &EntryName) -> String {
     }
 }
 
-/// What became of an effect that was not durable.
+/// What happens to an effect that is not durable at the crash point.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Fate {
     /// The effect persists.
     Kept,
     /// The effect is lost. Later effects on the same name, size or sector are lost too.
     Dropped,
-    /// Only some sectors of the data persist; one flag per sector of the effect.
+    /// Only some sectors of the data persist: those whose flags are true. There is one flag per
+    /// sector of the effect.
     Torn(Vec<bool>),
 }
 
 impl Crash<'_> {
     /// Draws fates at random. The method varies, because a uniform choice per effect would rarely
-    /// produce the states in which faults show: nothing, everything, a prefix, or all but one.
+    /// produce the states that reveal faults: those with no effects, all effects, a prefix of the
+    /// effects, or all effects but one.
     pub fn draw(&self, random: &mut Xoshiro256PlusPlus) -> Vec<Fate> {
         let count = self.effects.len();
         let one = below(random, count);
@@ -303,7 +305,7 @@ impl Crash<'_> {
         (0..count).map(fate).collect()
     }
 
-    /// Drops an effect, or tears it if it has several sectors.
+    /// Drops an effect. An effect with several sectors may be torn instead.
     fn draw_loss(&self, effect: usize, random: &mut Xoshiro256PlusPlus) -> Fate {
         match &self.effects[effect].part {
             EffectPart::Data { sectors } if sectors.len() > 1 && below(random, 2) == 0 => {
@@ -326,7 +328,8 @@ pub(super) fn of_sectors(kept: Vec<bool>) -> Fate {
     }
 }
 
-/// Returns a number below `count`, or 0 if `count` is 0. The bias is negligible for small counts.
+/// Returns a random number below `count`, or 0 if `count` is 0. The bias is negligible for small
+/// counts.
 pub(crate) fn below(random: &mut Xoshiro256PlusPlus, count: usize) -> usize {
     let product = u128::from(random.next_u64()) * count as u128;
     usize::try_from(product >> 64).unwrap_or(0)

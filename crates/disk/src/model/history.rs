@@ -8,8 +8,9 @@ use crate::trace::{BaseNode, EntryName, FileId, Operation, Trace};
 /// Which directory entries a sync makes durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Persistence {
-    /// The minimum of POSIX: an entry is durable only after a sync of its directory. A sync of a
-    /// new file does not make its name durable. Entries of different names persist in any order.
+    /// The minimum that POSIX guarantees: an entry is durable only after a sync of its directory. A
+    /// sync of a new file does not make its name durable. Entries with different names can persist
+    /// in any order.
     #[default]
     Strict,
     /// Like a journaling file system (ext4, XFS): entries persist in the order of the calls. A sync
@@ -232,13 +233,14 @@ fn first_after(syncs: &[SyncSpan], ended: u64) -> Option<SyncSpan> {
         .find(|sync| sync.began > ended)
 }
 
-/// Returns the position from which the journal contains each call, if the call changes a directory.
-/// `new_size` is the file size that each call sets.
+/// Returns, for each call, the position from which the journal on the disk contains the call's
+/// change to a directory, if it makes one. `new_size` contains the file size that each call sets.
 ///
 /// ext4 and XFS write all metadata to one journal in the order of the calls. A sync writes the
 /// journal up to the last metadata change of the synced file, such as its creation, a rename or a
-/// new size (`ext4_fsync_journal`, `xfs_fsync_flush_log`). So it covers all earlier changes to
-/// directories, but after an overwrite in place it may cover no newer ones.
+/// new size (`ext4_fsync_journal`, `xfs_fsync_flush_log`). So it covers all changes to
+/// directories up to this metadata change. If the file was only overwritten in place since then,
+/// the sync may not cover later changes to directories.
 pub(super) fn durable_from(trace: &Trace, new_size: &[Option<u64>]) -> Vec<u64> {
     let calls = &trace.calls;
     let mut durable_from = vec![NEVER; calls.len()];
@@ -256,7 +258,7 @@ pub(super) fn durable_from(trace: &Trace, new_size: &[Option<u64>]) -> Vec<u64> 
                 ..
             } => {
                 let of_file = changes.get(&file).map_or(&[][..], Vec::as_slice);
-                // A durable write also covers a new size of its own.
+                // A durable write also covers the new size that it sets itself.
                 let is_covered = |index: &usize| began(index) || *index == own;
                 let covered = of_file.partition_point(is_covered);
                 covered.checked_sub(1).map(|last| of_file[last])
@@ -280,7 +282,7 @@ fn key(entry: &EntryName) -> (FileId, &OsStr) {
     (entry.directory, &entry.name)
 }
 
-/// Returns the calls that change the metadata of each file and directory, in their order.
+/// Returns the indexes of the calls that change the metadata of each file and directory, in order.
 fn metadata_changes(trace: &Trace, new_size: &[Option<u64>]) -> HashMap<FileId, Vec<usize>> {
     let mut files: HashMap<(FileId, &OsStr), FileId> = HashMap::new();
     for (directory, node) in (0..).map(FileId).zip(&trace.base) {

@@ -16,7 +16,7 @@ use crate::trace::{BaseNode, EntryName, FileId, NodeKind, Operation, Trace};
 /// comes before its entries. Ownership and timestamps are not modeled.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Image {
-    /// Everything in the directory, except the directory itself.
+    /// Everything below the directory, without the directory itself.
     pub nodes: BTreeMap<PathBuf, ImageNode>,
     /// Permission bits of all files and directories, including the directory itself.
     pub modes: BTreeMap<PathBuf, u32>,
@@ -47,7 +47,7 @@ impl Image {
                 ImageNode::Link(target) => symlink(target, path)?,
             }
         }
-        // Entries first, because their directory may become read-only.
+        // Set the modes of entries before that of their directory, which may become read-only.
         for (path, mode) in self.modes.iter().rev() {
             fs::set_permissions(directory.join(path), Permissions::from_mode(*mode))?;
         }

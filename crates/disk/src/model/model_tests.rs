@@ -113,7 +113,8 @@ fn images(trace: &Trace, persistence: Persistence) -> BTreeSet<BTreeMap<PathBuf,
     images.collect()
 }
 
-/// Returns all combinations of fates. The bits of a number select each of them. 0 keeps everything.
+/// Returns all combinations of fates. The bits of a number select each combination: a 0 bit keeps
+/// an effect or sector.
 fn combinations(crash: &Crash<'_>) -> impl Iterator<Item = Vec<Fate>> {
     let parts = |effect: &Effect| match &effect.part {
         EffectPart::Data { sectors } => sectors.len(),
@@ -212,8 +213,8 @@ fn a_rename_happens_as_a_whole_or_not_at_all() {
     assert_eq!(images(&trace(synced), Persistence::Strict), expected);
 }
 
-/// A new name in another directory needs a sync of that directory. Until both directories are
-/// synced, the old name may remain. A file is never without a name.
+/// A new name in another directory is durable only after a sync of that directory. Until both
+/// directories are synced, the old name may remain. The file always has at least one name.
 #[test]
 fn a_rename_to_another_directory_needs_both_syncs() {
     let names = |syncs: &[u32]| -> BTreeSet<String> {

@@ -58,7 +58,8 @@ const OLDER: &[libc::c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const OLDER: &[libc::c_long] = &[];
 
-/// Flags of open calls that can change a directory or file. All other open calls run at full speed.
+/// Flags with which an open call can change a directory or file. Open calls without these flags run
+/// at full speed.
 const CHANGING: [libc::c_int; 3] = [libc::O_CREAT, libc::O_TRUNC, TEMPORARY];
 
 /// The bit of `O_TMPFILE` that is not `O_DIRECTORY`.
@@ -113,7 +114,7 @@ fn rule(conditions: &[(u8, (SeccompCmpOp, u64))]) -> Result<SeccompRule, Backend
     SeccompRule::new(conditions.collect::<Result<_, _>>()?)
 }
 
-/// Maximum number of buffers of a vectored write (UIO_MAXIOV).
+/// Maximum number of buffers in a vectored write (UIO_MAXIOV).
 const MAX_BUFFERS: u64 = 1024;
 
 /// A call that has begun and may change the watched directory or send data.
@@ -127,13 +128,13 @@ pub(super) enum StartedCall {
     Allocate { file: FileId, fd: i32 },
     /// A sync of a file, which is recorded even if it fails.
     Sync { file: FileId },
-    /// A call with this effect, unless it fails or ends early.
+    /// A call whose effect is known at its entry, unless the call fails or ends early.
     Known(Operation),
 }
 
 impl StartedCall {
-    /// Returns whether no other call may change the directory at the same time. These calls are run
-    /// one after another, so that the order of the trace is the order in which they took effect.
+    /// Returns whether no other call may change the directory while this call runs. Such calls run
+    /// one after another, so that the trace contains them in the order in which they took effect.
     pub(super) fn is_exclusive(&self) -> bool {
         use Operation::{Send, SyncAll};
         !matches!(self, Self::Sync { .. } | Self::Known(Send { .. } | SyncAll))
@@ -156,7 +157,7 @@ pub(super) fn is_shared(call: RawCall) -> bool {
     )
 }
 
-/// Returns the offset that is an argument of a write; `None` for a write at the file's position.
+/// Returns the offset argument of a write; `None` for a write at the file's position.
 pub(super) fn offset_argument(call: RawCall) -> Option<u64> {
     let offset = call.arguments[3];
     match call.number {
@@ -167,7 +168,7 @@ pub(super) fn offset_argument(call: RawCall) -> Option<u64> {
     }
 }
 
-/// Returns the call that has replaced an older call, which exists only on x86-64.
+/// Converts an older call, which exists only on x86-64, to the call that has replaced it.
 #[cfg(target_arch = "x86_64")]
 fn current_form(call: RawCall) -> RawCall {
     let [a, b, ..] = call.arguments;
@@ -186,12 +187,12 @@ fn current_form(call: RawCall) -> RawCall {
     RawCall { number, arguments }
 }
 
-/// The argument for the thread's current directory.
+/// Argument that stands for the thread's current directory.
 const HERE: u64 = libc::AT_FDCWD as u64;
 
-/// Reads what a call will do at its entry. `room` is the maximum number of bytes to keep. Returns
-/// `None` if the call neither changes the watched directory nor sends data. A call with invalid
-/// arguments fails, so it is ignored.
+/// Determines, at the entry of a call, what the call will do. `room` is the maximum number of bytes
+/// to keep. Returns `None` if the call neither changes the watched directory nor sends data. A call
+/// with invalid arguments fails, so it is ignored.
 pub(super) fn begin(follower: &Follower, tid: Tid, call: RawCall, room: u64) -> Started {
     #[cfg(target_arch = "x86_64")]
     let call = current_form(call);
@@ -260,7 +261,7 @@ pub(super) fn begin(follower: &Follower, tid: Tid, call: RawCall, room: u64) -> 
             let kind = NodeKind::Link(follower::read_path(tid, a).unwrap_or_default());
             Ok(at(b, c).map(|at| StartedCall::Create { at, kind }))
         }
-        libc::SYS_mmap => caller.refuse(fd(e), "it maps a data file shared and writable"),
+        libc::SYS_mmap => caller.refuse(fd(e), "it maps a data file as shared and writable"),
         libc::SYS_copy_file_range => caller.refuse(fd(c), "it writes data with copy_file_range"),
         libc::SYS_splice => caller.refuse(fd(c), "it writes data with splice"),
         libc::SYS_sendfile => caller.refuse(fd(a), "it writes data with sendfile"),
@@ -294,7 +295,7 @@ impl Caller<'_> {
         Ok(changes.then_some(StartedCall::Open { flags }))
     }
 
-    /// Reads a write of buffers. `flags` are the flags of pwritev2(2).
+    /// Reads a call that writes buffers. `flags` are the flags of pwritev2(2).
     fn write(&self, fd: i32, data: &[(u64, u64)], call: RawCall, flags: i32) -> Started {
         let Ok(metadata) = follower::metadata_of(self.tid, fd) else {
             return Ok(None);
@@ -359,7 +360,7 @@ impl Caller<'_> {
         };
         let Some(file) = from.and_then(|from| self.follower.by_name(&from.entry)) else {
             return Err(TraceError::Unsupported(format!(
-                "it links {} to a file outside of the watched directory",
+                "it links {} to a file outside the watched directory",
                 follower::file_name(&to.path)
             )));
         };
@@ -375,8 +376,8 @@ impl Caller<'_> {
         }
     }
 
-    /// Returns the watched file of a file descriptor. Returns `None` for other files and for
-    /// invalid file descriptors.
+    /// Returns the watched file that a file descriptor refers to. Returns `None` for other files
+    /// and for invalid file descriptors.
     fn watched_file(&self, fd: i32) -> Result<Option<FileId>, TraceError> {
         let metadata = follower::metadata_of(self.tid, fd).ok();
         let Some(metadata) = metadata.filter(|metadata| metadata.is_file()) else {

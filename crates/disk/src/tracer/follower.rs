@@ -113,8 +113,8 @@ impl Follower {
         file
     }
 
-    /// Returns the permission bits of all files and directories. Reads them again if the file still
-    /// exists.
+    /// Returns the permission bits of all files and directories. Rereads the bits of those that
+    /// still exist.
     pub(super) fn modes(mut self) -> BTreeMap<FileId, u32> {
         let mut paths = vec![self.root.clone()];
         while let Some(path) = paths.pop() {
@@ -135,7 +135,8 @@ impl Follower {
         self.modes
     }
 
-    /// Registers a new file, directory or symbolic link under a name. Returns its creation.
+    /// Registers a new file, directory or symbolic link under a name. Returns the operation
+    /// that created it.
     pub(super) fn create(
         &mut self,
         entry: EntryName,
@@ -193,7 +194,7 @@ impl Follower {
     }
 
     /// Resolves a path argument, except for its last component. `directory` is a file descriptor or
-    /// `AT_FDCWD`. Returns `None` if the path is invalid or outside of the watched directory.
+    /// `AT_FDCWD`. Returns `None` if the path is invalid or outside the watched directory.
     pub(super) fn resolve(&self, tid: Tid, directory: i32, address: u64) -> Option<WatchedPath> {
         let mut path = read_path(tid, address).ok()?;
         if !path.is_absolute() {
@@ -218,7 +219,7 @@ pub(super) fn read_path(tid: Tid, address: u64) -> io::Result<PathBuf> {
     let mut bytes = Vec::new();
     while bytes.len() < PATH_MAX {
         let at = address + bytes.len() as u64;
-        // A read across a page boundary could fail, although the path ends before.
+        // A read across a page boundary could fail even if the path ends before the boundary.
         let in_page = usize::try_from(at).unwrap_or(0) % PAGE;
         let chunk = ptrace::read_memory(tid, at, PAGE - in_page)?;
         if let Some(end) = chunk.iter().position(|byte| *byte == 0) {

@@ -23,7 +23,7 @@ use crate::trace::Trace;
 use follower::Follower;
 use session::Session;
 
-/// An error while a process is traced. The process has been killed.
+/// An error while tracing a process. The process has been killed.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The watched directory cannot be read.
@@ -58,7 +58,7 @@ pub enum TraceError {
         /// The cause.
         source: io::Error,
     },
-    /// The thread that traces panicked.
+    /// The tracer thread panicked.
     #[error("the tracer panicked; report this bug and include the output")]
     Panicked,
 }
@@ -84,7 +84,7 @@ pub enum FaultKind {
     InputOutput,
     /// The call fails with ENOSPC.
     NoSpace,
-    /// A write writes only half of its bytes. A sync or a write of a single byte does not fail.
+    /// A write writes only half of its bytes. A sync, or a write of a single byte, succeeds.
     Short,
 }
 
@@ -119,14 +119,14 @@ impl DiskFault {
     }
 }
 
-/// Pause between two checks whether the process has ended.
+/// Pause between two checks of whether the process has ended.
 const END_PAUSE: Duration = Duration::from_millis(1);
 
 /// Options of a trace.
 #[derive(Debug, Clone)]
 pub struct TraceOptions {
-    /// Maximum number of bytes that the process may write to the watched directory and send in
-    /// total. The trace keeps them in memory. Default: 1 GiB.
+    /// Maximum total number of bytes that the process may write to the watched directory and send.
+    /// The trace keeps them in memory. Default: 1 GiB.
     pub max_bytes: u64,
     /// A fault of the disk. Default: none.
     pub fault: Option<DiskFault>,
@@ -175,7 +175,7 @@ impl Tracer {
         let thread = thread::Builder::new().name("tracer".to_owned());
         let thread = thread
             .spawn(run)
-            .map_err(refused("start the thread that traces"))?;
+            .map_err(refused("start the tracer thread"))?;
         match receiver.recv() {
             Ok(process) => Ok(Tracer {
                 process,

@@ -1,4 +1,5 @@
-//! The ptrace requests that the tracer needs, and changes to the system call of a stopped thread.
+//! The ptrace requests that the tracer needs, and functions that change the system call of a
+//! stopped thread.
 //!
 //! `nix` has a safe interface to ptrace, but its `waitpid` fails for real-time signals, which C
 //! libraries and Java virtual machines use internally.
@@ -56,8 +57,9 @@ pub(super) fn set_options(tid: Tid) -> io::Result<()> {
     check(unsafe { libc::ptrace(libc::PTRACE_SETOPTIONS, tid, 0, libc::c_long::from(options)) })
 }
 
-/// Lets a stopped thread continue and delivers a signal, if not 0. With `stop_at_exit`, the thread
-/// stops again when its current system call returns. A thread that has been killed is ignored.
+/// Lets a stopped thread continue, and delivers `signal` unless it is 0. With `stop_at_exit`, the
+/// thread stops again when its current system call returns. A thread that has been killed is
+/// ignored.
 pub(super) fn resume(tid: Tid, signal: i32, stop_at_exit: bool) -> io::Result<()> {
     let request = if stop_at_exit {
         libc::PTRACE_SYSCALL
@@ -152,7 +154,7 @@ pub(super) fn read_memory(tid: Tid, address: u64, length: usize) -> io::Result<V
         iov_len: length,
     };
     // SAFETY: the kernel writes at most `length` bytes to `bytes`, which has that length. The
-    // remote address is checked by the kernel.
+    // kernel checks the remote address.
     let read = unsafe { libc::process_vm_readv(tid, &raw const local, 1, &raw const remote, 1, 0) };
     let read = usize::try_from(read).map_err(|_| io::Error::last_os_error())?;
     bytes.truncate(read);
@@ -169,7 +171,7 @@ fn check(result: libc::c_long) -> io::Result<()> {
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 compile_error!("floodmark-disk supports x86-64 and aarch64");
 
-/// `NT_PRSTATUS` in elf.h: the general registers.
+/// `NT_PRSTATUS` in elf.h: the general-purpose registers.
 const GENERAL: usize = 1;
 
 /// `NT_ARM_SYSTEM_CALL` in elf.h: the number of the system call.
@@ -193,7 +195,7 @@ fn change_registers(tid: Tid, change: impl FnOnce(&mut libc::user_regs_struct)) 
     transfer(libc::PTRACE_SETREGSET, tid, GENERAL, &raw mut registers)
 }
 
-/// Lets the kernel skip the call. The thread must be stopped at the entry.
+/// Makes the kernel skip the call. The thread must be stopped at the entry.
 pub(super) fn skip_call(tid: Tid) -> io::Result<()> {
     #[cfg(target_arch = "x86_64")]
     return change_registers(tid, |registers| registers.orig_rax = u64::MAX);

@@ -52,15 +52,15 @@ pub(super) struct Session {
     /// Inode numbers of the sockets whose ports were looked up.
     sockets: HashSet<u64>,
     running: HashMap<Tid, RunningCall>,
-    /// Thread whose call may change the watched directory.
+    /// Thread that runs an exclusive call, if any. No other call may change the watched directory.
     exclusive: Option<Tid>,
     /// Threads that are stopped at an entry until the exclusive call has returned.
     waiting: VecDeque<Tid>,
 }
 
 impl Session {
-    /// Starts a program and follows it until it exits. Passes a file descriptor of the process to
-    /// `started`.
+    /// Starts a program and follows it until it exits. Passes a file descriptor that refers to the
+    /// process to `started`.
     pub(super) fn run(
         command: Command,
         follower: Follower,
@@ -175,8 +175,8 @@ impl Session {
         }
         let change_failed = refused("change a call of the traced process");
         let error = fault.kind.error();
-        // An input/output error can come after a part of the data. The file's own position would
-        // then move, although the call fails.
+        // An I/O error can occur after part of the data has been written. A write at the file's
+        // position would then move this position, although the call fails.
         let is_partial = match fault.kind {
             FaultKind::Short => true,
             FaultKind::InputOutput => calls::offset_argument(call).is_some(),
@@ -278,7 +278,7 @@ fn resume(tid: Tid, signal: i32, stop_at_exit: bool) -> Result<(), TraceError> {
     ptrace::resume(tid, signal, stop_at_exit).map_err(refused("continue the traced process"))
 }
 
-/// Starts a program, which is then stopped and traced by the calling thread. Only this thread can
+/// Starts a program that the calling thread traces, and leaves it stopped. Only this thread can
 /// control the program.
 fn launch(mut command: Command) -> Result<(Tid, OwnedFd), TraceError> {
     let program = command.get_program().to_owned();
@@ -286,8 +286,8 @@ fn launch(mut command: Command) -> Result<(Tid, OwnedFd), TraceError> {
         program: program.to_string_lossy().into_owned(),
         reason,
     };
-    // If exec failed, the filter would also stop the child's report of the error, so check the
-    // program first.
+    // If exec failed, the filter would also stop the write that reports the child's error, so check
+    // the program first.
     if !is_executable(&program) {
         let reason = "no such program, or not executable; install it, or use its full path";
         return Err(start_error(reason.to_owned()));

@@ -24,7 +24,7 @@ enum Method {
     EarlyResponse,
     /// Like `Journal`, but never syncs.
     NoSync,
-    /// Like `Journal`, but ignores the error of a sync.
+    /// Like `Journal`, but ignores the error if a sync fails.
     IgnoredError,
     /// Like `Journal`, but repeats a sync that failed.
     RepeatedSync,

@@ -146,7 +146,7 @@ impl RecoveryProbe for NumberProbe {
 }
 
 /// Returns the mode of a directory, and the mode and content of each file below the directory, by
-/// its relative path. Directories have no content.
+/// relative path. Directories have no content.
 pub fn content(directory: &Path) -> BTreeMap<PathBuf, (u32, Option<Vec<u8>>)> {
     let mut all = BTreeMap::new();
     let mut paths = vec![directory.to_owned()];

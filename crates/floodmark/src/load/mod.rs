@@ -160,7 +160,7 @@ impl Measurement for UrlLoad<'_> {
         }))
     }
 
-    // If the server was not reached, the error message suffices.
+    // If the server is unreachable, the error message is sufficient.
     fn has_result(&self, record: &Record) -> bool {
         !record.runs.iter().all(is_unreachable)
     }

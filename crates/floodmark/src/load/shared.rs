@@ -123,8 +123,8 @@ impl SharedArgs {
         }
     }
 
-    /// Starts the observer and prepares `count` attempts, which `measure` then runs into the
-    /// directory. `with` is the observer of --with.
+    /// Starts the observer, prepares `count` attempts, and calls `measure`, which runs them and
+    /// records them in the directory. `with` is the observer of --with.
     ///
     /// # Errors
     /// The observer cannot be started.
@@ -177,7 +177,7 @@ pub fn workload(planned: &Planned) -> String {
         .clone()
 }
 
-/// Returns a parser of the spacing of requests.
+/// Returns a parser for the spacing of requests (--arrivals).
 pub fn spacing() -> impl TypedValueParser<Value = Spacing> {
     words([
         ("constant", Spacing::Constant, "Equal intervals"),
@@ -221,7 +221,7 @@ fn close_first() -> impl TypedValueParser<Value = CloseFirst> {
     ])
 }
 
-/// Returns a parser of words. Each row contains a word, its value and its help.
+/// Returns a parser for a fixed set of words. Each row contains a word, its value and its help.
 pub fn words<T: Copy + Send + Sync + 'static, const N: usize>(
     rows: [(&'static str, T, &'static str); N],
 ) -> impl TypedValueParser<Value = T> {
@@ -402,7 +402,7 @@ impl MonitoringArgs {
         })
     }
 
-    /// Returns what is monitored. `remote` is the observer of --with or --observe, if any.
+    /// Returns what to monitor. `remote` is the observer of --with or --observe, if any.
     pub fn monitoring<'a>(&self, remote: Option<&'a RemoteObserver>) -> Monitoring<'a> {
         match remote {
             Some(remote) => Monitoring::Remote(remote),
@@ -446,7 +446,7 @@ pub struct AgentsArgs {
     #[arg(long = "agents", value_name = "WHERE")]
     pub place: Option<AgentsPlace>,
 
-    /// Continue as long as N agents are left [default: all; the load ends when one fails]
+    /// Continue as long as at least N agents are left [default: all; the load ends when one fails]
     #[arg(long = "agents-min", value_name = "N", value_parser = count_from_one, requires = "place")]
     pub min: Option<u64>,
 

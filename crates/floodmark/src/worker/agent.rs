@@ -182,8 +182,8 @@ fn await_start(
         }
         thread::sleep(Duration::from_nanos(left_ns).min(POLL_INTERVAL));
     }
-    // Convert one reading to both clocks. If each clock were read separately, this thread could
-    // lose the CPU for milliseconds in between, and all its response times would be off by that
+    // Convert one reading to both clocks. If each clock were read separately, this thread could be
+    // preempted for milliseconds in between, and all its response times would be off by that
     // amount.
     let now = Instant::now();
     let (clock_ns, now_ns) = (clock.at(now), wall.at(now));

@@ -382,7 +382,7 @@ fn a_wrong_location_of_the_value_is_named() {
         ),
         (
             set,
-            "check.toml:4: readback.value \"/nam\": no item has an integer there (items found: 30); ",
+            "check.toml:4: readback.value \"/nam\": no item has an integer at this JSON pointer (items found: 30); ",
         ),
     ] {
         let server = PythonServer::start(SERVER, &["none"]);

@@ -303,7 +303,7 @@ fn refuses_invalid_input_in_one_line() {
         (path("other.json"), "missing field `tool`"),
         (
             path("newer.json"),
-            "use the floodmark version that wrote it",
+            "use the floodmark version that wrote this record",
         ),
         (path("directory"), "neither record.json nor events.jsonl"),
         ("/dev/zero".to_owned(), "a device"),

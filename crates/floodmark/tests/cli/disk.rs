@@ -197,7 +197,7 @@ fn rejects_a_test_that_proves_nothing() {
             "own complete directory: error: not empty; check",
         ),
         (&locks[..], "own complete directory: error: locked; check"),
-        (&stores[..], "even from the directory without its writes"),
+        (&stores[..], "even from a directory that lacks its writes"),
     ] {
         let output = disk(&["-n", "20"], server);
         let printed = text(&output.stderr);

@@ -250,7 +250,7 @@ fn explains_a_check_that_fails_without_a_power_loss() {
     let output = disk_of("http-1.0", &[]);
     assert_eq!(code(&output), 3, "{output:?}");
     let printed = text(&output.stderr);
-    let endless = "acknowledged no POST /items: the response has no Content-Length";
+    let endless = "acknowledged no POST /items request: the response has no Content-Length";
     assert!(printed.contains(endless), "{printed}");
     let directory = tempfile::tempdir().unwrap();
     let check = directory.path().join("items.toml");
@@ -260,7 +260,7 @@ fn explains_a_check_that_fails_without_a_power_loss() {
     let output = disk(&check, &server, &[]);
     assert_eq!(code(&output), 3, "{output:?}");
     let printed = text(&output.stderr);
-    let refused = "the server acknowledged no POST /items (the first response has status 404)";
+    let refused = "acknowledged no POST /items request (the first response has status 404)";
     assert!(printed.contains(refused), "{printed}");
 }
 

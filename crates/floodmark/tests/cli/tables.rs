@@ -76,7 +76,7 @@ fn refuses_unknown_formats_and_tables() {
         ),
         (
             [&json[..], &["--html", "-"]].concat(),
-            "--format: an output file also goes to stdout (-); name a file instead",
+            "--format: another output is already written to stdout (-); write it to a file instead",
         ),
     ] {
         let output = run(&[&["report", result], &arguments[..]].concat());

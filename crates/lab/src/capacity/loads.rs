@@ -1,4 +1,5 @@
-//! The loads of a search: their lengths, and their figures while they are sent.
+//! The loads of a capacity search: their plans, their lengths, and the figures collected while they
+//! are sent.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -39,7 +40,7 @@ const DEFAULT_REUSE: Duration = Duration::from_millis(100);
 /// Minimum number of connections of the open model.
 const FEWEST_CONNECTIONS: f64 = 100.0;
 
-/// Returns the load over a single connection, for a plan of the closed model.
+/// Converts a closed-model plan into the load over a single connection.
 pub fn idle_load(plan: &Plan) -> Plan {
     let length = Length::Duration(IDLE);
     Plan {
@@ -49,8 +50,8 @@ pub fn idle_load(plan: &Plan) -> Plan {
     }
 }
 
-/// Returns the load that shows whether the server has recovered from an overload, for a plan of the
-/// closed model.
+/// Converts a closed-model plan into the load that shows whether the server has recovered from an
+/// overload.
 pub fn probe_load(plan: &Plan) -> Plan {
     let length = Length::Requests(PROBE_REQUESTS);
     Plan {
@@ -59,8 +60,8 @@ pub fn probe_load(plan: &Plan) -> Plan {
     }
 }
 
-/// Returns the first load of a search, for a plan of the closed model. It has the connections and
-/// the warm-up of the plan.
+/// Converts a closed-model plan into the first load of a search, which has the plan's connections
+/// and warm-up.
 pub fn closed_load(plan: &Plan) -> Plan {
     let length = Length::Duration(CLOSED);
     Plan {
@@ -69,8 +70,8 @@ pub fn closed_load(plan: &Plan) -> Plan {
     }
 }
 
-/// Returns the load of a trial, for a plan of the open model. Its last step is judged. The
-/// `deadline` splits its responses into fast and slow ones.
+/// Converts an open-model plan into the load of a trial. Only the last step of the load is judged.
+/// `deadline` separates fast responses from slow ones.
 pub fn trial_load(
     plan: &Plan,
     trial: NextTrial,
@@ -97,8 +98,7 @@ pub fn trial_load(
     }
 }
 
-/// Returns a load at a constant rate, for a plan of the open model. Returns `None` if the rate is
-/// 0.
+/// Converts an open-model plan into a load at a constant rate. Returns `None` if the rate is 0.
 pub fn load_at(plan: &Plan, rate_per_s: f64, length: TrialLength) -> Option<Plan> {
     let schedule = Schedule::Constant {
         rate: Rate::new(rate_per_s)?,
@@ -113,7 +113,7 @@ fn open_load(plan: &Plan, schedule: Schedule) -> Plan {
     whole_load(plan, Model::Open { schedule, hold })
 }
 
-/// Returns a load without a warm-up, whose figures cover the whole load.
+/// Returns a load without a warm-up. Its figures cover the whole load.
 fn whole_load(plan: &Plan, model: Model) -> Plan {
     Plan {
         model,
@@ -149,11 +149,11 @@ const LEVEL_SHARE: f64 = 1.0 / 30.0;
 /// Minimum length of each load after the search, in seconds. It overrides the share of the budget.
 const SHORTEST_LEVEL_S: f64 = 0.5;
 
-/// Minimum response time of slow requests, as a share of the objective's limit. Variations of much
-/// faster responses do not matter.
+/// Minimum response time of a slow request, as a share of the objective's limit. Variation among
+/// much faster responses does not matter.
 const NEAR_LIMIT: f64 = 0.7;
 
-/// Chooses the lengths of trials and loads, based on the correlation of the requests so far.
+/// Chooses the lengths of trials and loads, based on the correlation between the requests so far.
 pub struct LoadLengths<'a> {
     objectives: &'a [Objective],
     budget: Duration,
@@ -169,8 +169,8 @@ pub struct LoadLengths<'a> {
 }
 
 impl<'a> LoadLengths<'a> {
-    /// Creates the lengths of a new or resumed search. `earlier_effect` is the design effect before
-    /// the interruption.
+    /// Prepares to choose lengths for a new or resumed search. `earlier_effect` is the design
+    /// effect before the interruption.
     pub fn new(
         objectives: &'a [Objective],
         budget: Duration,
@@ -187,8 +187,8 @@ impl<'a> LoadLengths<'a> {
         }
     }
 
-    /// Adds the 90th percentile of a load's response times in microseconds. Requests above this
-    /// percentile count as slow if they also exceed [`NEAR_LIMIT`] of the objective's limit.
+    /// Adds the 90th percentile of a load's response times, in microseconds. Requests above this
+    /// percentile count as slow if they also exceed the objective's limit times [`NEAR_LIMIT`].
     pub fn add_p90(&mut self, p90_us: Option<f64>) {
         let limit_s = self.strictest().and_then(Objective::time_limit_s);
         let near_s = limit_s.map_or(0.0, |limit_s| NEAR_LIMIT * limit_s);
@@ -204,7 +204,8 @@ impl<'a> LoadLengths<'a> {
         }
     }
 
-    /// Returns the design effect of the latest trials that passed, or before the interruption.
+    /// Returns the design effect of the latest trials that passed. If it is unknown, returns the
+    /// design effect before the interruption.
     pub fn design_effect(&self) -> Option<f64> {
         let passed: Vec<_> = self.passed.iter().cloned().collect();
         design_effect(&passed).or(self.earlier_effect)
@@ -217,8 +218,8 @@ impl<'a> LoadLengths<'a> {
     }
 
     /// Returns the length of a trial. If the budget shortens the trial, also returns the judged
-    /// time that precision requires, in seconds. `capacity_per_s` is `None` until at least one
-    /// trial has passed and one has missed.
+    /// time, in seconds, that would be needed for the required precision. `capacity_per_s` is
+    /// `None` until at least one trial has passed and one has missed.
     pub fn trial(
         &self,
         rate_per_s: f64,
@@ -267,7 +268,7 @@ pub struct OpenTrial {
     judged_to_ns: u64,
     /// Whether an objective limits failures more strictly than times.
     failures_matter: bool,
-    /// CPU time of the server and the time in which it was used, in seconds.
+    /// CPU time of the server, and the length of the period in which it was used, in seconds.
     server: Option<(f64, f64)>,
 }
 
@@ -275,16 +276,17 @@ pub struct OpenTrial {
 pub struct MeasuredTrial {
     /// The judged part as a run.
     pub run: Run,
-    /// Parts of 100 ms. If failures matter, slow requests are those that failed. Otherwise, they
-    /// are ok responses beyond the plan's deadline.
+    /// Parts of 100 ms. If failures matter, failed requests count as slow. Otherwise, ok responses
+    /// after the plan's deadline count as slow.
     pub parts: Vec<TrialRow>,
-    /// CPUs that the server used; `None` if unknown.
+    /// Mean number of CPUs that the server used; `None` if unknown.
     pub server_cpus: Option<f64>,
 }
 
 impl OpenTrial {
-    /// Returns a trial that has just started. The last step of the plan is judged.
-    /// `failures_matter` says whether failed requests or slow responses count as slow.
+    /// Returns a trial that has just started. The last step of the plan is judged. If
+    /// `failures_matter` is true, failed requests count as slow. Otherwise, ok responses after the
+    /// deadline count as slow.
     pub fn new(id: RunId, plan: &Plan, failures_matter: bool) -> Self {
         let steps = plan.steps().unwrap_or_default();
         let ns = |steps: &[RateStep]| {
@@ -342,7 +344,7 @@ impl OpenTrial {
 mod tests {
     use super::*;
 
-    /// Parts of 1 s with 1,000 requests each. The slow ones come in bursts.
+    /// Returns parts of 1 s with 1,000 requests each. Slow requests come in bursts.
     fn bursts() -> Vec<TrialRow> {
         let row = |i| TrialRow {
             requests: 1_000,

@@ -47,7 +47,7 @@ impl CapacityEvents {
         }
     }
 
-    /// Adds an event, and ignores events that do not belong to a search.
+    /// Adds an event. Ignores events that do not belong to a search.
     pub fn take(&mut self, event: &Event) {
         match event {
             Event::CapacityTrial(trial) => self.trials.push(trial.clone()),
@@ -101,7 +101,7 @@ impl CapacityEvents {
 pub struct EarlierSearch {
     /// The events of the search.
     pub events: CapacityEvents,
-    /// Runs that are no trials. They are repeated when the search resumes.
+    /// Runs that are not trials. They are repeated when the search resumes.
     pub others: Vec<RunId>,
     /// Number of the last attempt.
     pub last_attempt: u32,
@@ -123,11 +123,11 @@ impl EarlierSearch {
         self.events.trials.last()?.design_effect
     }
 
-    /// Reads an interrupted search from its result directory. `system` and `workload` name the
-    /// server and the requests of the command line.
+    /// Reads an interrupted search from its result directory. `system` and `workload` are the
+    /// server and the requests on the command line.
     ///
     /// # Errors
-    /// The directory contains no interrupted search, or its settings differ.
+    /// The directory contains no interrupted search, or the settings of the search differ.
     pub fn read(
         directory: &Path,
         (system, workload): (&str, &str),
@@ -137,7 +137,7 @@ impl EarlierSearch {
         let different = |what| Err(differs(directory, what));
         let search = events.capacity.pop();
         let Some(search) = search.filter(|_| events.experiment.is_none()) else {
-            return different("not the result of an interrupted floodmark capacity");
+            return different("not the result of an interrupted capacity search");
         };
         let run = &search.began.run;
         if (run.system.as_str(), run.workload.as_str()) != (system, workload) {

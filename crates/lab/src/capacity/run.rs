@@ -34,7 +34,7 @@ use crate::fold::{JoinedRun, test_fault};
 /// Minimum length of a search. Shorter searches have time for too few trials.
 const SHORTEST_BUDGET: Duration = Duration::from_secs(15);
 
-/// Returns the time limit of a search if the search can end within it.
+/// Returns the time limit of a search if the limit is long enough.
 ///
 /// # Errors
 /// The limit is shorter than 15 s.

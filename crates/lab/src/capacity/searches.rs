@@ -121,7 +121,7 @@ impl CapacitySearches {
         }
     }
 
-    /// Adds what the trials so far show to a result without a finding.
+    /// Adds the finding of the trials so far to a result that has none.
     pub fn add_finding(&self, result: &mut CapacityResult) {
         let finding = |search: &CapacitySearch| {
             let finding = search.finding();
@@ -146,7 +146,7 @@ fn search_settings(settings: &CapacityPlan, highest_per_s: f64) -> CapacitySetti
     }
 }
 
-/// Adds the figures of the search from idle to a result. Returns what the search found.
+/// Adds the figures of the search from idle to a result. Returns the kind of the finding.
 fn add_rising(finding: CapacityFinding, result: &mut CapacityResult) -> CapacityKind {
     let mut add_estimate = |found: &CapacityEstimate| {
         result.rate_per_s = Some(found.rate_per_s);
@@ -209,7 +209,7 @@ fn falling_capacity(finding: CapacityFinding, lowest_per_s: f64) -> FallingCapac
         }
         CapacityFinding::NotStationary { first_per_s, .. } => (first_per_s, None, None),
         CapacityFinding::AtLeast { rate_per_s, .. } => (rate_per_s, Some(rate_per_s), None),
-        // Even the lowest rate missed, or too few trials were possible.
+        // The objectives were missed even at the lowest rate, or too few trials were possible.
         CapacityFinding::Below { rate_per_s, .. } => (rate_per_s, None, Some(rate_per_s)),
         CapacityFinding::Unknown => (lowest_per_s, None, None),
     };
@@ -220,10 +220,10 @@ fn falling_capacity(finding: CapacityFinding, lowest_per_s: f64) -> FallingCapac
     }
 }
 
-/// Maximum number of trials that decide whether the server recovers.
+/// Maximum number of trials after an overload to decide whether the server recovers.
 const MOST_RECOVERY_TRIALS: usize = 10;
 
-/// Probability that a trial after an overload misses, for a server that recovers.
+/// Probability that a trial after an overload misses the objectives although the server recovers.
 const MISS: f64 = 0.05;
 
 /// The same probability for a disturbed trial. A disturbance also delays the recovery.
@@ -245,7 +245,7 @@ pub enum RecoveryDecision {
     Unknown,
 }
 
-/// The trials after an overload, before a second search.
+/// The trials after an overload that decide whether a second search is necessary.
 #[derive(Debug)]
 pub struct RecoveryTest {
     trials: usize,

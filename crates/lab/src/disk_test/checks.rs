@@ -1,7 +1,7 @@
 //! The checks of a disk test: requests to the traced server, and the data that must survive.
 //!
-//! A check of numbered responses finds out whether a restarted server has kept the requests that it
-//! acknowledged. The set check finds out whether the server has each acknowledged item exactly
+//! A check of numbered responses determines whether a restarted server has lost requests that it
+//! had acknowledged. The set check determines whether the server has each acknowledged item exactly
 //! once, and no item that was refused or never sent.
 
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ pub enum DiskCheck {
 }
 
 impl DiskCheck {
-    /// Returns the check that a file describes, or `None` if its kind is not `set`.
+    /// Returns the check that a file describes, or `None` if the file's kind is not `set`.
     #[must_use]
     pub fn of_file(file: CheckFile) -> Option<Self> {
         let readback = file.check.readback.clone()?;
@@ -60,8 +60,8 @@ impl DiskCheck {
         }
     }
 
-    /// Returns the requests to a server. Each request to a set inserts an item with the request's
-    /// number.
+    /// Returns a function that creates the requests to a server. In a set check, each request
+    /// inserts an item with the request's number.
     pub(super) fn requests(&self, server: SocketAddr) -> Result<TestRequests, DiskTestError> {
         Ok(match self {
             DiskCheck::Numbers { check, path } => {
@@ -86,13 +86,13 @@ impl DiskCheck {
         let (what, fix) = match self {
             DiskCheck::Numbers { path, .. } => (
                 format!("no response to {path} contained a number"),
-                "check --check and --path".to_owned(),
+                "correct --check or --path".to_owned(),
             ),
             DiskCheck::Set { file, .. } => {
                 let write = &file.mix.requests[0];
                 let (method, path) = (&write.request.method, &write.path);
                 (
-                    format!("the server acknowledged no {method} {path}"),
+                    format!("the server acknowledged no {method} {path} request"),
                     format!("correct `write` in {}", file.mix.file),
                 )
             }
@@ -111,10 +111,11 @@ impl DiskCheck {
     }
 }
 
-/// Returns the bytes of the request with a number.
+/// A function that returns the bytes of the request with a given number.
 pub(super) type TestRequests = Box<dyn Fn(u64) -> Vec<u8> + Sync>;
 
-/// Content of a response, and the part of it that must survive a power loss.
+/// Check of the numbers in responses. It defines the content of a response, and the part of this
+/// content that must survive a power loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display)]
 #[strum(serialize_all = "kebab-case")]
 pub enum NumberCheck {
@@ -201,7 +202,7 @@ pub(super) struct Acknowledged {
     pub highest: u64,
 }
 
-/// Sends one request to the restarted server.
+/// Sends one request to the restarted server, and judges the number in the response.
 pub(super) struct NextNumber<'a> {
     pub check: NumberCheck,
     pub path: &'a str,
@@ -349,8 +350,8 @@ pub(super) fn unreadable_items(readback: &Readback, run: &TracedRun) -> Option<S
     let is_unreadable = found.numbers.is_empty() && found.unreadable > 0;
     is_unreadable.then(|| {
         format!(
-            "readback.value \"{}\": no item in the response to GET {} has an integer there; \
-             correct the pointer",
+            "readback.value \"{}\": no item in the response to GET {} has an integer at this JSON \
+             pointer; correct the pointer",
             readback.value, readback.path
         )
     })
@@ -399,7 +400,7 @@ mod tests {
         for (response, expected) in [
             (
                 &b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"[..],
-                " (the first response has status 404); check --check and --path",
+                " (the first response has status 404); correct --check or --path",
             ),
             (
                 b"HTTP/1.0 200 OK\r\n\r\n7",
@@ -408,7 +409,7 @@ mod tests {
             ),
             (
                 b"OK",
-                " (there is no complete HTTP/1.1 response); check --check and --path",
+                " (there is no complete HTTP/1.1 response); correct --check or --path",
             ),
         ] {
             let expected = format!("no response to /next contained a number{expected}");

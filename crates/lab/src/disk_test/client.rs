@@ -171,8 +171,8 @@ pub(super) struct TracedRun {
     pub port: u16,
     /// Requests sent on each connection, by the client's port.
     pub sent: BTreeMap<u16, ConnectionRequests>,
-    /// Items of a set, read back after the clients stopped. `None` for other checks, and with an
-    /// injected fault.
+    /// Items of a set, read back after the clients stopped. `None` for other checks, and for a run
+    /// with an injected fault.
     pub found: Option<Result<FoundItems, String>>,
 }
 

@@ -139,8 +139,8 @@ impl DiskTest<'_> {
     /// # Errors
     /// Fails in any of these cases:
     /// - The server cannot be traced, exits, acknowledges nothing, or writes nothing.
-    /// - The server violates the check without a power loss, does not start on its complete
-    ///   directory, or passes the check on a directory without its writes.
+    /// - The server violates the check without a power loss, does not start with its complete
+    ///   directory, or passes the check with a directory that lacks its writes.
     /// - A request or the readback in the check is invalid.
     /// - A disk state or the server's output cannot be written.
     pub fn run(&self, stop: &AtomicBool) -> Result<DiskResult, DiskTestError> {
@@ -407,7 +407,8 @@ fn wait_until_ended(tracer: &Tracer) {
     }
 }
 
-/// Returns the faults with their names. Early calls fail during the start, later ones under load.
+/// Returns the faults to inject, with their names. Early calls fail while the server starts, and
+/// later calls fail under load.
 pub(super) fn faults(trace: &Trace) -> Vec<(String, DiskFault)> {
     let (syncs, writes) = (trace.syncs(), trace.writes());
     let (sync, write) = (FaultyCall::Sync, FaultyCall::Write);

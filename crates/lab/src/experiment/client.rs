@@ -67,7 +67,7 @@ pub struct Driven {
 
 impl ExternalClient<'_> {
     /// Runs the client until it exits or `stop` is set, and writes its log to `directory`. Calls
-    /// `started` with the process id of the client.
+    /// `started` with the PID of the client.
     pub fn drive(
         &self,
         plan: &Plan,
@@ -232,8 +232,8 @@ fn parse_output(client: &Client, log: &Path) -> Result<PrintedFigures, String> {
         .read(&String::from_utf8_lossy(&bytes))
 }
 
-/// Requests the value of a server's own counter from the client's host. The counter grows by one
-/// with each response, and a GET request returns it.
+/// Reads a server's own counter with a GET request that is sent from the client's host. The counter
+/// grows by one with each response.
 ///
 /// # Errors
 /// The response is missing or not a number.

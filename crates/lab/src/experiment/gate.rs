@@ -1,5 +1,5 @@
 //! Measures pairs of server processes, one after the other or alternately, until a gate decides or
-//! its budget is used up.
+//! the gate's budget is used up.
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,7 @@ const MIN_TURNS: f64 = 5.0;
 /// Default warm-up, as a share of the load's duration.
 const AUTO_WARMUP: f64 = 0.2;
 
-/// Number of the first request of an alternating load. No ordinary load reaches it.
+/// Number of the first request of an alternating load. Ordinary loads never reach this number.
 const FIRST_NUMBER: u64 = 1 << 32;
 
 impl RunningExperiment<'_> {
@@ -89,7 +89,8 @@ impl RunningExperiment<'_> {
                 return Ok(failure);
             }
             latest = pair_begin.elapsed();
-            // The first pair of an alternating gate takes longer than the others.
+            // The first pair of an alternating gate takes longer than the others, because it
+            // includes ordinary runs.
             let is_typical = !rules.is_alternating || !record.runs.is_empty();
             if gate.max_pairs.is_none() && is_typical && !self.runner.stop.is_set() {
                 let left = budget.saturating_sub(begin.elapsed());
@@ -116,9 +117,9 @@ impl RunningExperiment<'_> {
         })
     }
 
-    /// Starts a process of each trial, and loads both alternately. First, a trial without a
-    /// complete run gets an ordinary run, which shows whether its figures are valid and how long
-    /// turns must be.
+    /// Starts a process of each trial, and loads both alternately. Before this, each trial without
+    /// a complete run gets an ordinary run, which shows whether the trial's figures are valid and
+    /// how long turns must be.
     ///
     /// # Errors
     /// The events cannot be read.
@@ -215,7 +216,7 @@ impl RunningExperiment<'_> {
         if end.reason != EndReason::Completed {
             let [first, second] = trials.map(|trial| trial.name.as_str());
             let what = format!(
-                "{first} or {second}: unreachable or not HTTP/1.1 in the alternating load; check the servers' logs"
+                "{first} or {second}: the server was unreachable or did not speak HTTP/1.1 during the alternating load; check the servers' logs"
             );
             self.fail_trial(trials[0], what);
             return Ok(None);
@@ -242,7 +243,7 @@ fn next_pair(record: &Record, gate: &GateResult) -> u32 {
     processes.max().unwrap_or(0).max(gate.complete_pairs()) + 1
 }
 
-/// Plans the load of one side. An error contains the trial.
+/// Plans the load of one side. An error contains the trial and a message.
 fn plan_turns<'a>(process: &TrialProcess<'a>) -> Result<Planned, (&'a Trial, String)> {
     let trial = process.trial;
     let url = format!("http://{}{}", process.server.address, trial.sent_to());

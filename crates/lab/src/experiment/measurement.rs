@@ -315,7 +315,7 @@ impl RunningExperiment<'_> {
     }
 }
 
-/// Returns the settings of an open-model load at a nominal rate, for a load of the closed model.
+/// Converts the settings of a closed-model load to those of an open-model load at a nominal rate.
 fn open_spec(mut spec: PlanSpec) -> PlanSpec {
     spec.load.rate = Rate::new(1.0);
     spec.load.arrivals = Some(Spacing::Poisson);

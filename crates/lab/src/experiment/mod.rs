@@ -116,7 +116,8 @@ pub trait ExperimentListener {
     fn on_problem(&mut self, problem: &str);
     /// Called when the rest of a trial is skipped.
     fn on_trial_skipped(&mut self, trial: &str);
-    /// Called with the state of the experiment's gate after each pair that has a ratio.
+    /// Called with the state of the experiment's gate after each pair for which a ratio was
+    /// computed.
     fn on_gate(&mut self, _gate: &GateResult) {}
     /// Called before each server process of a tuning.
     fn on_next(&mut self, _next: &TuningStep) {}
@@ -134,16 +135,17 @@ pub struct ExperimentRunner<'a> {
     pub floodmark: PathBuf,
     /// The result to resume, if any.
     pub earlier: Option<&'a EarlierResult>,
-    /// Time limit of a tuning, without the time for builds; `None` without a limit. No process
-    /// starts that would probably exceed it.
+    /// Time limit of a tuning, excluding builds; `None` without a limit. A process that would
+    /// probably exceed the limit is not started.
     pub budget: Option<Duration>,
     /// Ends the experiment early.
     pub stop: &'a Stop,
 }
 
 impl ExperimentRunner<'_> {
-    /// Runs the experiment into a directory. An interrupted experiment keeps its measurements. The
-    /// experiment ends after the first run that cannot write to the directory.
+    /// Runs the experiment and writes its result to a directory. The result of an interrupted
+    /// experiment contains the measurements so far. The experiment ends after the first run that
+    /// cannot write to the directory.
     ///
     /// # Errors
     /// The directory cannot be read, or there is no temporary directory. Failures of workers and
@@ -191,7 +193,7 @@ impl ExperimentRunner<'_> {
         })
     }
 
-    /// Returns the values of all placeholders in a trial's commands, except the port and the
+    /// Returns the values of all placeholders in a trial's commands, except the port and the run
     /// directory.
     fn filler(&self, trial: &Trial, hosts: &TrialHosts) -> Filler {
         let mut filler = Filler::default();
@@ -259,7 +261,7 @@ impl RunningExperiment<'_> {
         failure
     }
 
-    /// Creates a trial's hosts, or skips or fails the trial.
+    /// Creates a trial's hosts. If this is not possible, records why and skips the trial.
     fn hosts(&mut self, trial: &Trial) -> Option<TrialHosts> {
         match TrialHosts::create(&trial.at) {
             Ok(hosts) => Some(hosts),
@@ -358,19 +360,19 @@ impl RunningExperiment<'_> {
         self.fail(what);
     }
 
-    /// Ends processes and removes data that were left behind when floodmark was killed.
+    /// Ends processes and removes data that were left behind by a killed floodmark process.
     fn clean_up(&mut self) {
         match sweep(&self.leases) {
             Ok(ended) if ended.is_empty() => {}
             Ok(ended) => self.listener.on_step(&format!(
-                "ended {} left behind when floodmark was killed",
+                "ended {} left behind by a killed floodmark process",
                 match ended.len() {
                     1 => "1 process".to_owned(),
                     n => format!("{n} processes"),
                 }
             )),
             Err(error) => self.listener.on_problem(&format!(
-                "cannot end processes left behind when floodmark was killed: {}: {error}",
+                "cannot end processes left behind by a killed floodmark process: {}: {error}",
                 self.leases.display()
             )),
         }
@@ -379,9 +381,9 @@ impl RunningExperiment<'_> {
             Ok(0) => {}
             Ok(_) => self
                 .listener
-                .on_step("removed store data left behind when floodmark was killed"),
+                .on_step("removed store data left behind by a killed floodmark process"),
             Err(error) => self.listener.on_problem(&format!(
-                "cannot remove store data left behind when floodmark was killed: {}: {error}",
+                "cannot remove store data left behind by a killed floodmark process: {}: {error}",
                 data.display()
             )),
         }

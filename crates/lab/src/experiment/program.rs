@@ -183,8 +183,8 @@ impl ProgramSpec<'_> {
 }
 
 impl RunningProgram {
-    /// Returns the id of the started process. Either this process or one of its descendants accepts
-    /// connections.
+    /// Returns the PID of the started process. Either this process or one of its descendants
+    /// accepts connections.
     pub fn pid(&self) -> u32 {
         self.child.pid()
     }
@@ -214,7 +214,7 @@ impl RunningProgram {
                 let fix = if self.address.ip().is_loopback() {
                     ""
                 } else {
-                    "; with hosts = \"separate\" the program must listen on {host}:{port}"
+                    "; with hosts = \"separate\", the program must listen on {host}:{port}"
                 };
                 let last_words = self.last_words();
                 return Err(StepError::Failed(format!(
@@ -312,8 +312,8 @@ pub fn leased(child: Result<Child, ChildError>, leases: &Path) -> Result<(Child,
     Ok((child, lease))
 }
 
-/// Waits until a child exits. If `stop` is set or the timeout expires, stops the child and kills it
-/// after the given grace period.
+/// Waits until a child exits. If `stop` is set or the timeout expires, stops the child. Kills the
+/// child if it is still running after the grace period.
 pub fn wait(
     child: &mut Child,
     timeout: Duration,

@@ -50,7 +50,8 @@ impl EarlierResult {
         }
         check_loads(&events, experiment).map_err(different)?;
         let complete: BTreeSet<(String, u32)> = if experiment.capacity.is_some() {
-            // Searches that ended are complete. All runs of other processes are repeated.
+            // A process whose search ended with a result is complete. All runs of other processes
+            // are repeated.
             let ended = events.capacity.iter().filter(|search| search.is_complete());
             ended.map(|search| process_of(&search.began.run)).collect()
         } else {
@@ -116,7 +117,7 @@ impl EarlierResult {
     }
 }
 
-/// Returns the server processes with all attempts of their trial.
+/// Returns the server processes that completed all attempts of their trial.
 fn complete_processes(runs: &[RunEvents], experiment: &Experiment) -> BTreeSet<(String, u32)> {
     let mut attempts: BTreeMap<(String, u32), u32> = BTreeMap::new();
     for run in runs {
@@ -224,8 +225,9 @@ fn check_loads(earlier: &ResultEvents, experiment: &Experiment) -> Result<(), St
     Ok(())
 }
 
-/// Returns whether the placement or the load of a trial differs from an earlier one. `load` returns
-/// the load to compare, if it can be compared.
+/// Returns "placement" or "load" if a trial differs in this respect from an earlier run. `load`
+/// receives the plan of the trial, and returns the plan to compare, or `None` to skip the
+/// comparison.
 fn difference(
     (place, plan): (&Option<Placement>, &Plan),
     trial: &Trial,

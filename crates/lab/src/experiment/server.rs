@@ -31,7 +31,7 @@ pub const LISTENING: &str = "listening on ";
 const LINE_LIMIT: usize = 1024;
 
 impl RunningExperiment<'_> {
-    /// Starts a trial's store, if any, and then its server. `order` is that of the server.
+    /// Starts a trial's store, if any, and then its server. `order` applies to the server.
     pub(super) fn start(
         &self,
         trial: &Trial,
@@ -106,7 +106,7 @@ impl RunningExperiment<'_> {
     }
 
     /// Starts the server of a trial and waits until it is ready. `store` is the address of the
-    /// trial's store, which is already running. `name` is that of the server's log and run
+    /// trial's store, which is already running. `name` is the name of the server's log and run
     /// directory.
     pub(super) fn start_server(
         &self,
@@ -121,7 +121,7 @@ impl RunningExperiment<'_> {
         let ready = |address| {
             match probe::status(&hosts.client, address, WorkloadRequest::get(path))? {
                 200..400 => Ok(()),
-                // The path of a workload that is requested with POST may refuse GET.
+                // A server may reject GET requests for a path that expects POST.
                 405 if is_posted => Ok(()),
                 status => Err(format!(
                     "GET {path} returns {status}; if another path shows that the server is ready, \
@@ -228,7 +228,7 @@ impl StoreInstance {
         paths: ProgramPaths<'_>,
         stop: &Stop,
     ) -> Result<(), StepError> {
-        // The run directory of the ended process goes first.
+        // Drop the ended process first, because this also removes its run directory if it is empty.
         self.program = None;
         let spec = store_spec(store, hosts, self.address, self.filler.clone());
         let program = self.program.insert(spec.restart(paths)?);
@@ -238,7 +238,7 @@ impl StoreInstance {
             .map_err(|error| error.of(&format!("{} does not start again", store.name)))
     }
 
-    /// Returns the id of the process that floodmark started. Either this process or one of its
+    /// Returns the PID of the process that floodmark started. Either this process or one of its
     /// descendants accepts connections.
     pub fn pid(&self) -> Option<u32> {
         self.program.as_ref().map(RunningProgram::pid)
@@ -355,7 +355,7 @@ impl DelayProxy {
         Ok(DelayProxy { child, address })
     }
 
-    /// Returns the process id of the proxy.
+    /// Returns the PID of the proxy.
     pub fn pid(&self) -> u32 {
         self.child.pid()
     }

@@ -1,5 +1,5 @@
-//! Runs a tuning: measures one server process after the other, each with the setting that the
-//! search needs next.
+//! Runs a tuning: measures one server process after another, each with the setting that the search
+//! needs next.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ impl RunningExperiment<'_> {
         &mut self,
         tuning: &TuningDescription,
     ) -> Result<Option<WorkerFailure>, FileError> {
-        // The server, its store or its client is not available.
+        // The trial was skipped, because its server, store or client is not available.
         if !self.left_out.is_empty() {
             return Ok(None);
         }

@@ -1,4 +1,4 @@
-//! Changes to an experiment from the command line, and its preparation for `floodmark tune`.
+//! Applies command-line flags to an experiment, and prepares an experiment for `floodmark tune`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -159,7 +159,7 @@ impl Experiment {
     }
 }
 
-/// Returns the message for an `--only` that means no trial.
+/// Returns the error message for an `--only` that matches no trial.
 fn unknown_only(name: &str, known: &[String]) -> String {
     let fix = did_you_mean(name, known.iter().map(String::as_str));
     format!("--only {name}: no trial or system has this name; {fix}")
@@ -176,9 +176,9 @@ fn refuse(flags: &[(&str, bool)], kind: &str) -> Result<(), String> {
 /// Maximum number of knobs that a tuning changes.
 const MOST_KNOBS: usize = 2;
 
-/// Parts of the names of knobs that size a thread pool.
+/// Substrings of the names of knobs that set the size of a thread pool.
 const THREADS: [&str; 4] = ["thread", "worker", "process", "executor"];
-/// Parts of the names of knobs that size a pool of connections.
+/// Substrings of the names of knobs that set the size of a connection pool.
 const CONNECTIONS: [&str; 2] = ["conn", "pool"];
 
 /// What to tune.
@@ -186,7 +186,8 @@ const CONNECTIONS: [&str; 2] = ["conn", "pool"];
 pub struct TuningRequest {
     /// Name of the trial, its sweep or its system; `None` for the only trial with knobs.
     pub only: Option<String>,
-    /// Names of the knobs. If the list is empty, all knobs that size threads or connections.
+    /// Names of the knobs to tune. If the list is empty, the knobs that set the number of threads
+    /// or connections are tuned, or all numeric knobs if there are no such knobs.
     pub knobs: Vec<String>,
     /// Figure to maximize.
     pub goal: TuningGoal,
@@ -194,12 +195,12 @@ pub struct TuningRequest {
 
 impl Experiment {
     /// Returns an experiment that tunes one trial. Its only trial has the default setting. It keeps
-    /// the capacity search only if the tuning maximizes the capacity.
-    /// `default_threads` returns the default of a knob `threads` without a default.
+    /// the capacity search only if the tuning maximizes the capacity. `default_threads` returns the
+    /// default of a knob `threads` whose definition has none.
     ///
     /// # Errors
-    /// The experiment or the trial has no such knobs, or a knob cannot be tuned. The error message
-    /// is a single line.
+    /// No trial or knob matches the request, or a knob cannot be tuned. The error message is a
+    /// single line.
     pub fn tuned(
         self,
         request: &TuningRequest,
@@ -266,7 +267,8 @@ impl Trial {
     }
 }
 
-/// Returns the trials that can be tuned. A sweep is one trial, without its values.
+/// Returns the trials that can be tuned. A sweep counts as one trial, without the values of its
+/// knobs.
 fn bases(experiment: &Experiment) -> Vec<Trial> {
     let mut bases: Vec<Trial> = Vec::new();
     for trial in &experiment.trials {
@@ -325,7 +327,7 @@ fn knob_names(trial: &Trial, requested: &[String]) -> Result<Vec<String>, String
             ));
         }
         None if known.is_empty() => {
-            return Err(format!("{} has no knob with a number", server.name));
+            return Err(format!("{} has no numeric knob", server.name));
         }
         None => {}
     }
@@ -336,7 +338,7 @@ fn knob_names(trial: &Trial, requested: &[String]) -> Result<Vec<String>, String
         if !known.contains(&name.as_str()) {
             let fix = did_you_mean(name, known.iter().copied());
             return Err(match server.knobs.get(name) {
-                Some(_) => format!("--knob {name}: the knob is not a number; {fix}"),
+                Some(_) => format!("--knob {name}: the knob is not numeric; {fix}"),
                 None => format!("--knob {name}: {} has no such knob; {fix}", server.name),
             });
         }
@@ -373,14 +375,14 @@ fn is_numeric(knob: &Knob) -> bool {
     }
 }
 
-/// Returns whether a knob is a number without an upper limit.
+/// Returns whether a knob is numeric and has no upper limit.
 fn has_no_limit(knob: &Knob) -> bool {
     let default = knob.default.as_ref();
     let is_open = knob.values.is_empty() && knob.limits().1.is_none();
     is_open && default.is_none_or(|default| default.0.parse::<u64>().is_ok())
 }
 
-/// Returns what a knob sizes: as stated, or as its name suggests.
+/// Returns the kind of pool whose size a knob sets, as its definition states or its name suggests.
 fn kind(name: &str, knob: &Knob) -> KnobKind {
     let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
     knob.sizes.unwrap_or(match () {

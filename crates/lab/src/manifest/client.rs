@@ -126,7 +126,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Reads the `client.toml` of a directory.
+    /// Reads the `client.toml` in a directory.
     ///
     /// # Errors
     /// The file cannot be read or is invalid.
@@ -474,7 +474,7 @@ fn number(text: &str, name: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("printed \"{text}\" as {name}, which is not a number"))
 }
 
-/// Returns the length of a unit in microseconds.
+/// Returns the length of a time unit, in microseconds.
 fn microseconds(unit: &str) -> Option<f64> {
     Some(match unit {
         "us" | "µs" => 1.0,

@@ -312,7 +312,7 @@ fn names_the_line_of_an_invalid_key() {
         (
             "\"tool\"",
             "\"tol\"",
-            "client.toml:1: name: \"tol\" must be the directory's name",
+            "client.toml:1: name: \"tol\" must match the directory name",
         ),
         (
             "[\"sh\"]",

@@ -250,7 +250,7 @@ impl Experiment {
     }
 }
 
-/// Returns the message for a name that no trial has.
+/// Returns the error message for a name that no trial has.
 pub(super) fn unknown_trial(name: &str, trials: &[Trial]) -> String {
     let fix = did_you_mean(name, trials.iter().map(|trial| trial.name.as_str()));
     format!("unknown trial \"{name}\"; {fix}")
@@ -322,8 +322,8 @@ pub(super) struct ClaimSection {
     /// Published figure: a ratio, a rate per second, or a time in microseconds.
     published: Option<Located<Number>>,
     /// Relative tolerance. With 0.1, the claim holds if the measured figure is between `published`
-    /// / 1.1 and `published` * 1.1. The default for a ratio is 0.1. Any other figure requires
-    /// `within` or `at`.
+    /// / 1.1 and `published` * 1.1. Default for a ratio: 0.1. Without `within` or `at`, a claim
+    /// about any other figure is inconclusive.
     within: Option<Located<Number>>,
     /// Direction of the claim. The claim holds if the measured figure is at least, or at most, the
     /// published figure. Conflicts with `within`.

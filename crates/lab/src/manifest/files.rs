@@ -1,5 +1,5 @@
 //! Finds the manifests of systems, stores and clients that an experiment uses, and writes commented
-//! templates of manifests.
+//! templates of systems and experiments.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

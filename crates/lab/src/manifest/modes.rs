@@ -1,5 +1,5 @@
-//! `[crash]`, `[capacity]` and `[gate]`: what an experiment does instead of measuring each trial a
-//! fixed number of times.
+//! Reads `[crash]`, `[capacity]` and `[gate]`. An experiment with one of these sections does not
+//! measure each trial a fixed number of times.
 
 use std::path::Path;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use super::experiment::unknown_trial;
 use super::trial::Trial;
 use crate::capacity::check_budget;
 
-/// Returns the first of several keys or flags that is given.
+/// Returns the name of the first key or flag that is given.
 pub(super) fn first_given<'a>(keys: &[(&'a str, bool)]) -> Option<&'a str> {
     let mut given = keys.iter().filter(|(_, is_given)| *is_given);
     given.next().map(|(key, _)| *key)
@@ -37,11 +37,11 @@ pub(super) struct CrashSection {
     /// Number of rounds per trial. In each round, floodmark sends load, sends the signal, starts the
     /// process again under load, and compares the recovered state with the acknowledged requests.
     rounds: Located<Count<1, 10_000>>,
-    /// Process that fails: "server" or "store". Default: "server".
+    /// Process to crash: "server" or "store". Default: "server".
     #[serde(default)]
     kill: CrashTarget,
-    /// Signal to send: "KILL", "TERM" or "STOP". "STOP" stops the process for longer than the
-    /// request timeout and then continues it with SIGCONT. Default: "KILL".
+    /// Signal to send: "KILL", "TERM" or "STOP". "STOP" pauses the process for longer than the
+    /// request timeout, and then resumes it with SIGCONT. Default: "KILL".
     #[serde(default)]
     signal: CrashSignal,
     /// Whether to start the process again. Must be true. Default: true.
@@ -186,7 +186,7 @@ pub(super) fn capacity_search(
     Ok(CapacitySearchPlan { objectives, budget })
 }
 
-/// Returns why the capacity of a trial cannot be searched, and how to fix it.
+/// Returns why a search cannot find a trial's capacity, and how to fix it.
 fn search_refusal(trial: &Trial) -> Option<String> {
     if trial.client.is_some() {
         return Some("only floodmark can send the loads of a search; remove `client`".to_owned());
@@ -208,7 +208,7 @@ const DEFAULT_MARGIN: f64 = 0.05;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct GateSection {
-    /// Name of the trial with the baseline. Default: the first trial.
+    /// Name of the baseline trial. Default: the first trial.
     baseline: Option<Located<Name>>,
     /// Metric to compare. Default: throughput.
     metric: Option<Located<ComparedMetric>>,
@@ -280,7 +280,7 @@ pub(super) fn gate_rules(
     })
 }
 
-/// Returns why a gate cannot alternate, if so.
+/// Returns why a gate cannot alternate, or `None` if it can.
 fn obstacle(metric: ComparedMetric, trials: &[Trial]) -> Option<&'static str> {
     if metric == ComparedMetric::ServerCpuPerRequest {
         return Some("CPU times are not accurate enough for turns of a few milliseconds");

@@ -213,7 +213,7 @@ pub(super) fn check_placeholders(
 pub struct ManifestPackage {
     /// Name of the system, store or client.
     pub name: String,
-    /// The directory, in which commands run.
+    /// Directory in which commands run.
     pub directory: PathBuf,
     /// Programs that must be installed.
     pub needs: Vec<Need>,
@@ -235,7 +235,7 @@ impl ManifestPackage {
         let name = &name.0;
         if *name != directory_name {
             let what =
-                format!("name: \"{name}\" must be the directory's name, \"{directory_name}\"");
+                format!("name: \"{name}\" must match the directory name, \"{directory_name}\"");
             return Err(file.error(&span, what));
         }
         if let Some(build) = &build {

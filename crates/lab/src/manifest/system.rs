@@ -1,5 +1,5 @@
-//! Reads `system.toml` and `store.toml`, which define how to build and start a server and a
-//! database, and their settings. Also defines the `store` of a trial.
+//! Reads `system.toml` and `store.toml`. They define how to build and start a server or a database,
+//! and which settings it has. Also defines the `store` of a trial.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -92,7 +92,7 @@ impl Deref for System {
 }
 
 impl System {
-    /// Reads the `system.toml` of a directory.
+    /// Reads the `system.toml` in a directory.
     ///
     /// # Errors
     /// The file cannot be read or is invalid.
@@ -155,8 +155,8 @@ pub(super) struct StoreManifest {
     /// One-line description of the store.
     #[serde(rename = "about")]
     _about: Option<String>,
-    /// Protocol that floodmark uses to read the store's own metrics. Default: only its processes
-    /// are monitored.
+    /// Protocol that floodmark uses to read the store's own metrics. Default: none; floodmark
+    /// monitors only the store's processes.
     kind: Option<StoreProduct>,
     /// Programs that must be installed, such as "java >= 17". If one is missing, trials with the
     /// store are skipped.
@@ -237,7 +237,7 @@ impl Deref for Store {
 }
 
 impl Store {
-    /// Reads the `store.toml` of a directory.
+    /// Reads the `store.toml` in a directory.
     ///
     /// # Errors
     /// The file cannot be read or is invalid.

@@ -1,5 +1,5 @@
-//! Reads trials and sweeps. A trial defines a server and how to load the server. A sweep is one
-//! trial per combination of knob values.
+//! Reads trials and sweeps. A trial defines a server and its load. A sweep is one trial per
+//! combination of knob values.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -425,7 +425,7 @@ fn check_request(client: &Client, workload: Option<Workload>) -> Result<(), Stri
     }
 }
 
-/// Checks the name of a trial that includes values of its knobs.
+/// Checks a trial name that contains knob values.
 pub(super) fn check_trial_name(name: &str) -> Result<(), String> {
     if is_name(name) {
         return Ok(());

@@ -102,7 +102,7 @@ fn refuses_ambiguous_and_unsuitable_knobs() {
             &["threads"][..],
             "several trials with knobs (swept, single); choose one with --only",
         ),
-        (Some("plain"), &[], "plain has no knob with a number"),
+        (Some("plain"), &[], "plain has no numeric knob"),
         (
             Some("swpt"),
             &[],
@@ -121,7 +121,7 @@ fn refuses_ambiguous_and_unsuitable_knobs() {
         (
             Some("single"),
             &["heap"],
-            "--knob heap: the knob is not a number",
+            "--knob heap: the knob is not numeric",
         ),
         (
             Some("single"),

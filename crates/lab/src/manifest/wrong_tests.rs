@@ -34,7 +34,7 @@ fn names_line_and_fix_of_errors_in_experiments() {
         (
             "rate = 2500",
             "rate = -1",
-            "e.toml:5: rate: expected a number per second above 0",
+            "e.toml:5: rate: expected a rate per second above 0",
         ),
         (
             "rate = 2500",
@@ -168,7 +168,7 @@ fn names_line_and_fix_of_errors_in_systems() {
         (
             "name = \"one\"",
             "name = \"two\"",
-            "system.toml:1: name: \"two\" must be the directory's name, \"one\"",
+            "system.toml:1: name: \"two\" must match the directory name, \"one\"",
         ),
         (
             "[\"hello\"]",

@@ -1,5 +1,5 @@
-//! Adds the observations that `floodmark observe` made on the server's host to a run. The offset
-//! between the clocks of the two hosts follows from their kernels' clock readings.
+//! Adds observations of the server's host, made by `floodmark observe`, to a run. The offset
+//! between the clocks of the two hosts is computed from readings of these clocks.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -123,12 +123,12 @@ fn add_to(file: &mut ObserverFile, observed: &mut Observed) -> Result<Vec<String
 #[cfg(test)]
 mod tests;
 
-/// Rounding error of a series' start, which is an integer number of milliseconds.
+/// Maximum rounding error of a series' start, which is rounded to milliseconds.
 const ROUNDING_MS: f64 = 0.5;
 
-/// Maximum difference, in ns, between two readings of the same host's offset. The offset is the
-/// wall clock minus the monotonic clock. Clocks with a larger difference belong to a time
-/// namespace, or to copies of one virtual machine image.
+/// Maximum difference, in ns, between two readings of one host's offset (wall clock minus monotonic
+/// clock). If the difference is larger, one of the clocks is in a time namespace, or the hosts are
+/// copies of one virtual machine image.
 const SAME_HOST_NS: u128 = 100_000_000;
 
 /// Returns the offset between the clocks of the series. A `remote` time plus the offset is a

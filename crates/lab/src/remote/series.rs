@@ -1,5 +1,5 @@
 //! Joins remote series whose values are spread over several lines. The joined series use the run's
-//! clock. The CPU time of the server's threads is summed over a measurement.
+//! clock. Also sums the CPU time of the server's threads over a measurement.
 
 use std::collections::BTreeMap;
 
@@ -146,8 +146,8 @@ pub fn rounded(value: f64) -> f64 {
 const NAMED: usize = 16;
 
 /// Sums the CPU time of threads over `seconds`, each weighted by its share. `used` is the user and
-/// system CPU time of all processes, in seconds. CPU time that no named thread used belongs to the
-/// other threads.
+/// system CPU time of all processes, in seconds. CPU time that no named thread used is attributed
+/// to the other threads.
 pub fn sum<'a>(
     seconds: impl IntoIterator<Item = (&'a ObservedSecond, f64)>,
     used: (f64, f64),

@@ -1,5 +1,5 @@
-//! Kernel representation of addresses, sockets for them, and system calls that `std` and `socket2`
-//! do not offer in a suitable form.
+//! Converts addresses to their kernel representation, creates sockets, and makes system calls that
+//! `std` and `socket2` do not offer in a suitable form.
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,10 +16,11 @@ use crate::clock::Ns;
 use crate::usage::result;
 
 /// Converts addresses to their kernel representation.
-/// The result is boxed, because io_uring reads an address only when it submits the connect.
+/// The result is boxed, so that the addresses do not move before the kernel has read them: it reads
+/// an address only when the connect is submitted.
 ///
 /// # Errors
-/// Fails if a unix socket's path and its terminator exceed 108 bytes (`unix(7)`).
+/// Fails if a unix socket's path, including its terminator, exceeds 108 bytes (`unix(7)`).
 pub(super) fn endpoints(addresses: &[Address]) -> io::Result<Box<[SockAddr]>> {
     let convert = |address: &Address| match address {
         Address::Ip(address) => Ok((*address).into()),
@@ -45,8 +46,8 @@ pub(super) fn socket(
         socket.set_tcp_nodelay(true)?;
     }
     if let Some(source) = source {
-        // `connect` then chooses the local port and considers the whole four-tuple (Linux 4.2).
-        // Without this option, all source addresses would share one port range.
+        // With this option, `connect` chooses the local port, and takes the whole four-tuple into
+        // account (since Linux 4.2). Without it, all source addresses would share one port range.
         turn_on(&socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT)?;
         socket.bind(&SocketAddr::new(source, 0).into())?;
     }

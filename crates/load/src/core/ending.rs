@@ -1,4 +1,5 @@
-//! Reads and classifies responses, and ends requests and connections for other reasons.
+//! Reads and classifies responses. Ends requests that get no complete response, and closes
+//! connections.
 
 use floodmark_record::Outcome;
 use floodmark_record::operation::OperationKind;
@@ -15,21 +16,20 @@ use crate::judge;
 use crate::judge::CheckedContent;
 use crate::kept_responses::{MAX_KEPT, NotOkBodies, body_in};
 
-/// Maximum time, in ns, that the server has to close a connection after its last response. Servers
-/// that close at all do so within milliseconds, unless they are overloaded. If the server leaves
-/// the first connection open, the client closes the later ones at once, as a client must after
-/// `Connection: close` (RFC 9112, section 9.6).
+/// Maximum time, in ns, to wait for the server to close a connection after the last response.
+/// Servers that close connections at all do so within milliseconds, unless they are overloaded. If
+/// the server leaves the first connection open, the client closes later connections at once, as a
+/// client must after `Connection: close` (RFC 9112, section 9.6).
 const CLOSE_GRACE: Ns = 200_000_000;
 
-/// Minimum duration, in ns, of a TLS handshake that counts as failed if the run ends before it
-/// does.
+/// Minimum age, in ns, at which an unfinished TLS handshake counts as failed when the run ends.
 const LONG_HANDSHAKE: Ns = 1_000_000_000;
 
 impl Core {
     pub(super) fn received(&mut self, slot: Slot, data: &[u8], at: Option<Ns>, now: Ns) {
         let connection = &mut self.connections[slot as usize];
         let group = connection.moments.pick.group;
-        // If the timestamp is earlier than the request, the wall clock was changed.
+        // If the timestamp is outside `sent..=now`, the wall clock was changed.
         let sent = connection.moments.sent;
         let at = at.filter(|at| (sent..=now).contains(at)).unwrap_or(now);
         self.recorder.received(group, data.len());
@@ -99,7 +99,7 @@ impl Core {
                 if !is_out_of_step {
                     return self.go_on(slot, response.keep_alive, now);
                 }
-                // The same bytes in a later segment would not change this response either.
+                // The response counts, as it would if the extra bytes were in a later segment.
                 let error = if response.keep_alive {
                     ReadError::Unsolicited
                 } else {
@@ -123,8 +123,8 @@ impl Core {
     }
 
     /// Classifies and counts a complete response that arrived at `at`. If its body was not
-    /// collected, `unread` contains the whole response, or nothing if its start has been read
-    /// already.
+    /// collected, `unread` contains the whole response, or is empty if the start of the response
+    /// was read earlier.
     fn responded(&mut self, slot: Slot, status: u16, unread: Option<&[u8]>, at: Ns, now: Ns) {
         let connection = &mut self.connections[slot as usize];
         let body = if connection.body.is_empty() {
@@ -164,7 +164,7 @@ impl Core {
         self.pressing.remove(&mut self.connections, slot);
     }
 
-    /// Decides how a connection is used after a response.
+    /// Decides whether a connection is reused or closed after a response.
     fn go_on(&mut self, slot: Slot, keep_alive: bool, now: Ns) {
         let connection = &mut self.connections[slot as usize];
         let used_up = self.uses.is_some_and(|n| connection.used >= n);

@@ -3,8 +3,9 @@
 //!
 //! ```text
 //! arrivals ──► starting ──► opening ──► (backend) ──► ending ──► starting …
-//!              request to    connects                  reads responses; outcomes of
-//!              connection    and failures              requests, connections
+//!              assigns      connects,                 reads responses,
+//!              requests to  handles                   ends requests and
+//!              connections  failures                  connections
 //! ```
 
 mod ending;
@@ -343,7 +344,7 @@ impl Core {
         }
     }
 
-    /// Returns the thread's part of the end of the worker.
+    /// Returns this thread's totals for the worker's last event.
     pub fn end(&self) -> WorkerEnd {
         let counts = |by_name: &BTreeMap<&'static str, u64>| {
             let owned = by_name.iter().map(|(name, n)| ((*name).to_owned(), *n));

@@ -1,5 +1,5 @@
-//! Opens connections for requests, before requests need them, and to hold them (`--hold`). Handles
-//! connect failures.
+//! Opens connections: for a request, before a request needs them, or to hold them open (`--hold`).
+//! Handles connect failures.
 
 use floodmark_record::events::HeldConnections;
 use floodmark_record::plan::{CloseFirst, Plan};
@@ -304,8 +304,8 @@ impl Core {
     /// Starts to open kept connections before the clock starts, so that no figure includes their
     /// setup. Each connection is attempted only once.
     ///
-    /// In the closed model or with `--hold`, all connections are opened. Otherwise, only the
-    /// connections that the open model's first arrivals need are opened.
+    /// Opens all connections in the closed model and with `--hold`. Otherwise, opens only the
+    /// connections that the first arrivals need.
     pub fn prepare(&mut self, now: Ns) {
         self.preparing = true;
         self.last_life = now;
@@ -389,9 +389,9 @@ impl Core {
         }
     }
 
-    /// Records the loss of an established connection.
-    /// While the connection existed, the server was considered reachable, even if other connections
-    /// were refused.
+    /// Records the end of an established connection.
+    /// As long as the connection existed, the server counted as reachable, even if it refused other
+    /// connections.
     pub(super) fn gone(&mut self, now: Ns) {
         self.recorder.disconnected();
         self.refused_since = self.refused_since.map(|since| since.max(now));
@@ -422,7 +422,8 @@ const DROPPED_NS: Ns = 900_000_000;
 /// the previous pause.
 const RESTS: (Ns, Ns) = (10_000_000, NS_PER_S);
 
-/// The pace at which one thread opens connections: its share of the total pace, as a leaky bucket.
+/// Limits the pace at which one thread opens connections to its share of the total pace (leaky
+/// bucket).
 ///
 /// A server accepts a limited number of connections at a time. Further connections wait in its
 /// accept queue. If the queue is full, Linux drops handshakes, and retries all of them together a
@@ -432,7 +433,7 @@ pub struct OpeningPace {
     /// Time between connections.
     gap: Ns,
     longest_gap: Ns,
-    /// Maximum time in ns by which a connection may be opened before `due`.
+    /// Maximum time in ns that a connection may be opened ahead of `due`.
     ahead: Ns,
     /// Time at which the next connection is due if connections are opened evenly.
     due: Ns,

@@ -58,8 +58,8 @@ pub struct Secured<B> {
     /// Timestamp of the last received bytes.
     stamped: Option<Ns>,
     usage: TlsUse,
-    /// Connections whose server has sent close_notify, in two lists: before the last wait, and
-    /// since then.
+    /// Connections whose server has sent close_notify, in two lists: those from before the last
+    /// wait, and those since then.
     leaving: (Vec<Slot>, Vec<Slot>),
 }
 
@@ -193,9 +193,9 @@ impl<B: IoBackend> Secured<B> {
         self.events.push_back(event);
     }
 
-    /// Answers a server's close_notify if the connection is still open one iteration after it.
-    /// Such a server may be waiting for the answer. Most servers close immediately. An answer would
-    /// then reach a closed socket, and the server would have no TIME_WAIT.
+    /// Replies to a server's close_notify if the connection is still open one iteration later.
+    /// Such a server may be waiting for the reply. Most servers close immediately: a reply would
+    /// reach a closed socket, and the server would have no TIME_WAIT.
     fn close_leaving(&mut self) {
         let (due, recent) = &mut self.leaving;
         std::mem::swap(due, recent);

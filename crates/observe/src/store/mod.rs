@@ -1,4 +1,5 @@
-//! The store behind the server: queries its own statistics on a separate thread and connection.
+//! Monitors the store behind the server: queries the store's statistics on a separate thread and
+//! connection.
 //!
 //! Responses may be slow, but the sampler's thread must not wait, because it takes 20 samples per
 //! second.
@@ -33,8 +34,8 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum wait for a response after the run has ended.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Maximum CPU share for queries on this host. In the store, the interval and size of the queries
-/// limit their cost.
+/// Maximum CPU share of the queries on this host. The interval and size of the queries limit their
+/// cost in the store.
 const SHARE: f64 = 0.003;
 
 /// Maximum length of a store's values in JSON, in characters.

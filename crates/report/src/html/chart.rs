@@ -46,8 +46,8 @@ pub(super) fn figure(chart: &Chart) -> Markup {
                 b { (Harmless(&chart.title)) } " "
                 span.unit { (Harmless(&chart.unit)) @if chart.y.log { ", logarithmic scale" } }
             }
-            // The name of a single curve may be the chart's title. The script adds values to the
-            // key.
+            // Omit the name of a single curve if it equals the chart's title. The script adds
+            // values to the key.
             @let is_single = names.len() == 1 && names[0] == chart.title;
             ul.key.single[is_single] {
                 @for curve in chart.drawn() {
@@ -273,13 +273,13 @@ pub(super) struct LevelLabel {
     /// Whether the label is at the left end of the line.
     is_left: bool,
     is_above: bool,
-    /// Position of the line in drawing units.
+    /// Vertical position of the line, in drawing units.
     at: f64,
 }
 
 impl LevelLabel {
-    /// Chooses the end and the side of the line at which the fewest curves cross the label.
-    /// `position` returns the drawing units of a point.
+    /// Chooses the end and the side of the line where the fewest curves cross the label. `position`
+    /// converts a point to drawing units.
     pub(super) fn place(
         chart: &Chart,
         mark: &ChartMark,

@@ -101,7 +101,7 @@ fn capacity(result: &CapacityResult) -> Vec<Span> {
             let remark = "at higher rates, the client cannot send on time; use more load threads (-t) or --agents";
             (figure, remark.to_owned())
         }
-        CapacityKind::AboveHighest => (figure, "the search has tried no higher rate".to_owned()),
+        CapacityKind::AboveHighest => (figure, "the search tried no higher rate".to_owned()),
         CapacityKind::Never => {
             let remark = format!("the server misses the objectives even at {known}");
             (Emphasis::Bad.span("none"), remark)
@@ -448,7 +448,7 @@ pub fn capacity_trial_line(trial: &CapacityTrial, result: &CapacityResult) -> St
     let outcome = match trial.outcome {
         TrialOutcome::Pass => "met the objectives".to_owned(),
         TrialOutcome::Void => {
-            // The rest of the fault is advice for a single load.
+            // Omit the rest of the fault, which is advice for a single load.
             let fault = trial.fault.as_ref().map(Worded::problem);
             let fault = fault.unwrap_or_else(|| "the client was late".to_owned());
             format!("void: {fault}")
@@ -505,7 +505,8 @@ fn so_far(result: &CapacityResult) -> String {
 /// Load whose response time the table shows, as a share of the capacity.
 const MODERATE: f64 = 0.8;
 
-/// Maximum difference of a load from a share of the capacity. Rates are not rounded.
+/// Maximum difference between a load's actual and its nominal share of the capacity. Rates are not
+/// rounded.
 const TOLERANCE: f64 = 0.01;
 
 /// Adds a table of the trials, and what limits them above their capacity.
@@ -613,8 +614,8 @@ const SHOWN: (f64, f64) = (0.7, 1.3);
 /// Number of points of the pass curve.
 const POINTS: u32 = 120;
 
-/// Returns charts of the pass curve, with the trials that started idle, and of response times by
-/// rate. Returns no charts without an estimate.
+/// Returns a chart of the pass curve with the trials that started idle, and a chart of response
+/// times by rate. Without an estimate, returns no charts.
 pub(crate) fn charts(record: &Record, result: &CapacityResult) -> Vec<Chart> {
     let (Some(per_s), Some(scatter)) = (result.rate_per_s, result.scatter) else {
         return Vec::new();
@@ -684,8 +685,8 @@ pub(crate) fn charts(record: &Record, result: &CapacityResult) -> Vec<Chart> {
     ]
 }
 
-/// Returns the response times of an experiment's trials by offered rate, for the first server
-/// process of each trial. Returns `None` without open-model loads.
+/// Returns a chart of p99 by offered rate for an experiment's trials, from the first server process
+/// of each trial. Returns `None` without open-model loads.
 pub(crate) fn trial_charts(record: &Record) -> Option<Chart> {
     let trials = record.trial_capacities.iter().take(MAX_CURVES);
     let curves = trials.enumerate().map(|(i, trial)| {

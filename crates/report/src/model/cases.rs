@@ -327,7 +327,7 @@ fn measurement(run: &Run, fault: &RunFault<'_>) -> ConditionCase {
     }
 }
 
-/// Returns the case of a check. A violated check is no failure if the experiment expects
+/// Returns the case for a check. A violated check is not a failure if the experiment expects
 /// violations.
 fn check(run: &Run, check: &CheckResult, expects_violation: bool) -> ConditionCase {
     let outcome = CaseOutcome::of(check.held.map(|held| held || expects_violation));
@@ -345,8 +345,8 @@ fn check(run: &Run, check: &CheckResult, expects_violation: bool) -> ConditionCa
     }
 }
 
-/// Returns whether any check is violated, as the experiment expects. Returns `None` without checks,
-/// or if `--only` may have excluded the trial whose check is violated.
+/// Returns the case for the expectation that a check is violated. Returns `None` without checks, or
+/// if `--only` may have excluded the trial whose check is violated.
 fn expected_violation(record: &Record) -> Option<ConditionCase> {
     let arguments = &record.tool.command;
     let is_partial = arguments.iter().any(|word| word.starts_with("--only"));
@@ -363,7 +363,7 @@ fn expected_violation(record: &Record) -> Option<ConditionCase> {
     Some(ConditionCase::new(name, outcome, detail))
 }
 
-/// Returns the case of a trial's crash rounds.
+/// Returns the case for a trial's crash rounds.
 fn crash_rounds(of: &CrashResult, expects_loss: bool) -> ConditionCase {
     let name = format!("crash rounds, check {}", of.check);
     let sentence = crash::sentence(of);
@@ -397,7 +397,7 @@ fn objectives(found: &CapacityResult) -> ConditionCase {
     ConditionCase::new(name, CaseOutcome::of(is_met), answer.unwrap_or_default())
 }
 
-/// Returns whether a tuning has a result.
+/// Returns the case for a tuning, which passes if the tuning has a result.
 fn tuned(tuning: &Tuning) -> ConditionCase {
     let outcome = match tuning.chosen {
         Some(_) => CaseOutcome::Passed,
@@ -416,7 +416,7 @@ fn gated(gate: &GateResult) -> ConditionCase {
     ConditionCase::new("gate", outcome, gate::detail(gate))
 }
 
-/// Returns the case of a published claim.
+/// Returns the case for a published claim.
 fn claim(claim: &ClaimResult) -> ConditionCase {
     let outcome = match claim.holds {
         Holds::Yes => CaseOutcome::Passed,

@@ -148,8 +148,8 @@ pub(crate) fn add_pairs(blocks: &mut Blocks, record: &Record) {
     blocks.lines(notes(&shown.collect::<Vec<_>>()));
 }
 
-/// Returns what the document of an experiment leaves out: what inconclusive metrics need, the notes
-/// on further metrics, and the methods.
+/// Returns what the document of an experiment omits: the number of server processes that
+/// inconclusive metrics need, the notes on further metrics, and the statistical methods.
 pub(crate) fn appendix(comparisons: &[Comparison]) -> Vec<TextLine> {
     let all: Vec<&Comparison> = comparisons.iter().collect();
     let further = comparisons.iter();

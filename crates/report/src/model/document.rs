@@ -201,7 +201,7 @@ pub(crate) struct Column {
 pub(crate) struct ColumnCell(Column, Cell);
 
 impl ColumnCell {
-    /// Shows the cell in documents with the given detail.
+    /// Shows the cell in documents with the given detail level.
     pub(crate) fn at(mut self, detail: Detail) -> Self {
         self.0.detail = detail;
         self
@@ -256,7 +256,7 @@ pub(crate) fn shown(head: impl Into<String>, cell: impl Into<Cell>) -> ColumnCel
     ColumnCell(column, cell.into())
 }
 
-/// Returns a listed cell with text, such as the name of an enum's value in records.
+/// Returns a listed cell with text, such as the name that records use for an enum's value.
 pub(crate) fn text_cell(name: &'static str, head: &str, text: impl Serialize) -> ColumnCell {
     let ColumnCell(_, Cell { value, .. }) = data(name, text);
     let text = value.as_str().unwrap_or_default().to_owned();
@@ -329,7 +329,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Creates a table for documents. Its columns have the same detail level.
+    /// Creates a table for documents. All columns have the same detail level.
     pub(crate) fn new<H: Into<String>>(
         heads: impl IntoIterator<Item = H>,
         rows: impl IntoIterator<Item = Row>,
@@ -372,7 +372,7 @@ impl Table {
         Table::of(rows.into_iter().map(|cells| (String::new(), cells)), "")
     }
 
-    /// Returns the positions of the columns that a document with the given detail shows.
+    /// Returns the positions of the columns that a document with the given detail level shows.
     pub(crate) fn shown(&self, detail: Detail) -> Vec<usize> {
         self.positions(|column| column.detail <= detail)
     }
@@ -408,7 +408,7 @@ impl Table {
         Table::new(heads, rows).captioned(&self.columns[*first].head)
     }
 
-    /// Returns the note of a table with or without its supplements.
+    /// Returns the note, with or without the note on the supplements.
     pub(crate) fn note(&self, supplements: bool) -> String {
         if supplements {
             format!("{}{}", self.note, self.supplement_note)
@@ -417,7 +417,7 @@ impl Table {
         }
     }
 
-    /// Returns the table, or `None` without rows.
+    /// Returns the table, or `None` if it has no rows.
     pub(crate) fn not_empty(self) -> Option<Self> {
         (!self.rows.is_empty()).then_some(self)
     }

@@ -141,11 +141,11 @@ pub(crate) fn table(gate: &GateResult) -> Table {
     Table::of(rows, "").captioned("pair")
 }
 
-/// Minimum distance of the ends of the y axis from the ratios.
+/// Minimum distance between the ratios and the ends of the y axis.
 const PADDING: f64 = 0.05;
 
-/// Returns the ratio of each pair, and the bounds of the interval after each pair. Returns `None`
-/// for fewer than two pairs.
+/// Returns a chart of the ratio of each pair, and of the bounds of the interval after each pair.
+/// Returns `None` for fewer than two pairs.
 pub(crate) fn chart(gate: &GateResult) -> Option<Chart> {
     let points = |of: fn(&GatePair) -> Option<f64>| {
         let pairs = gate.pairs.iter();
@@ -164,7 +164,7 @@ pub(crate) fn chart(gate: &GateResult) -> Option<Chart> {
         bound(1, "upper bound", |pair| Some(pair.interval.as_ref()?.high)),
         Curve::dots(color, "pair", points(|pair| Some(pair.ratio()))),
     ];
-    // Early intervals are much wider than the spread of the ratios.
+    // Fit the y axis to the ratios, because early intervals are much wider than their spread.
     let worse = gate.rules.ratio_at(gate.rules.margin);
     let ratios = gate.pairs.iter().map(GatePair::ratio);
     let within = ratios.filter(|y| drawable(*y)).chain([1.0, worse]);

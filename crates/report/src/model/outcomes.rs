@@ -59,7 +59,7 @@ pub(crate) fn failures(n: u64) -> ColumnCell {
     shown("not ok", failed)
 }
 
-/// Returns the cells for the counts of each outcome.
+/// Returns the cells for the number of requests, in total and by outcome.
 pub(crate) fn count_cells(of: &Counts) -> [ColumnCell; 12] {
     [
         data("intended", of.intended),

@@ -75,7 +75,7 @@ impl PageContent {
             ("Outcomes", all_outcomes(&drawn)),
             ("Agents", tables(&drawn, process_use::agents_table)),
         ];
-        // The document of a load contains these parts.
+        // The document of a load already contains these parts.
         if !is_load {
             sections.extend([
                 ("Steps", tables(&drawn, run::steps)),
@@ -255,8 +255,7 @@ fn sweeps(record: &Record) -> Blocks {
     blocks
 }
 
-/// Returns the figures of each run. `is_load` leaves out those that the document of a load
-/// contains.
+/// Returns the figures of each run. If `is_load`, omits those that the document of a load contains.
 fn figures(all: &[NamedRun<'_>], is_load: bool) -> Blocks {
     let mut blocks = Blocks::default();
     if let [one] = all {
@@ -323,8 +322,8 @@ fn tables(drawn: &[NamedRun<'_>], table: fn(&Run) -> Option<Table>) -> Blocks {
     blocks
 }
 
-/// Returns thresholds, reasons, checks and notes. The document of a load contains them, except for
-/// the window of a run that is steady throughout.
+/// Returns thresholds, reasons, checks and notes. The document of a load already contains them, so
+/// for a load, returns only the window of a run that is steady throughout.
 fn notes(record: &Record, all: &[NamedRun<'_>], is_load: bool) -> Blocks {
     let mut blocks = Blocks::default();
     let mut lines = Vec::new();

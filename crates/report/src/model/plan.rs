@@ -30,7 +30,7 @@ pub(crate) fn headline(run: &Run, attempts: usize) -> [Span; 2] {
     [Emphasis::Strong.span(what), how]
 }
 
-/// Returns the URL of the requests, after their method unless it is GET.
+/// Returns the URL of the requests, preceded by their method unless it is GET.
 pub(crate) fn requests(plan: &Plan) -> String {
     match plan.request.method.as_str() {
         "GET" => plan.target.url.clone(),
@@ -159,8 +159,8 @@ const REDACTED: &str = "…";
 /// Maximum number of characters of a request body to show.
 const MAX_BODY: usize = 200;
 
-/// Returns the command line of a record without --out, quoted for a shell, or `None` if the record
-/// has no command line.
+/// Returns the command line of a record without `--out`, quoted for a shell, or `None` if the
+/// record has no command line.
 pub(crate) fn command(record: &Record) -> Option<String> {
     let (program, arguments) = record.tool.command.split_first()?;
     // The program's directory is meaningless on another host.
@@ -186,8 +186,8 @@ fn quoted(word: &str) -> String {
     shlex::try_quote(word).map_or_else(|_| word.to_owned(), |quoted| quoted.into_owned())
 }
 
-/// Hides the value of a header that may be a credential, in every form of the flag. Bodies and URLs
-/// are not changed, because they contain `{`, `"` or `/` before the first colon.
+/// Hides the value of a header that may be a credential, however the header is passed. Bodies and
+/// URLs are not changed, because they contain `{`, `"` or `/` before the first colon.
 fn redact(argument: &str) -> String {
     match argument.split_once(':') {
         Some((name, _)) if is_secret(name) && !name.contains(['{', '"', '/']) => {

@@ -275,7 +275,7 @@ const BLOCKED_MATTERS_US: f64 = 1_000.0;
 /// that can invalidate a run.
 const LATENESS_MATTERS_US: f64 = 100.0;
 
-/// Returns the times, or `None` if nothing was timed.
+/// Returns a table of the times, or `None` if nothing was timed.
 pub(crate) fn times(run: &Run) -> Option<Table> {
     let open = run.plan.is_open();
     let exceeds = |times: &Times, us: f64| times.p99.is_some_and(|p99| open && p99 > us);
@@ -337,7 +337,7 @@ fn time_cells(times: &Times, plan: &Plan) -> Vec<ColumnCell> {
     ]
 }
 
-/// Returns the response times that tables of runs, steps and requests contain.
+/// Returns the response-time cells of the tables of runs, steps and requests.
 pub(crate) fn response_times(times: &Times, plan: &Plan) -> [ColumnCell; 7] {
     let cell = |name, head, detail, us| time_cell(name, head, us, (times, plan)).at(detail);
     [
@@ -351,7 +351,7 @@ pub(crate) fn response_times(times: &Times, plan: &Plan) -> [ColumnCell; 7] {
     ]
 }
 
-/// Returns the service times that tables of runs and requests contain.
+/// Returns the service-time cells of the tables of runs and requests.
 pub(crate) fn service_times(times: &Times) -> [ColumnCell; 2] {
     [
         data("service_p50_us", times.p50),
@@ -359,7 +359,7 @@ pub(crate) fn service_times(times: &Times) -> [ColumnCell; 2] {
     ]
 }
 
-/// Returns the requests, or `None` for a run without a mix.
+/// Returns a table of the requests, or `None` for a run without a mix.
 pub(crate) fn requests(run: &Run) -> Option<Table> {
     let note = if is_whole(run) {
         "percentiles of response time"
@@ -399,7 +399,7 @@ fn request_cells(run: &Run, group: &GroupFigures) -> Vec<ColumnCell> {
 /// Maximum number of steps shown.
 const MAX_SHOWN: usize = 20;
 
-/// Returns the steps, or `None` for a run without steps.
+/// Returns a table of the steps, or `None` for a run without steps.
 pub(crate) fn steps(run: &Run) -> Option<Table> {
     let name = |step: &StepFigures| match step.from_s {
         0.0 => format!("0 to {}", seconds(step.to_s)),

@@ -61,7 +61,7 @@ pub(crate) fn table(swept: &Swept) -> Table {
     grid(swept, "throughput", |point| throughput(point.measured))
 }
 
-/// Returns a row per point of each sweep.
+/// Returns a table with a row per point of each sweep.
 pub(crate) fn points(record: &Record) -> Table {
     Table::of_data(record.sweeps.iter().flat_map(|swept| {
         let points = swept.sweep.points.iter().zip(&swept.measured);
@@ -140,7 +140,7 @@ fn causes<'a>(swept: &'a Swept, runs: &[Run]) -> BTreeMap<&'a str, Cause> {
     points.filter_map(cause).collect()
 }
 
-/// States that the best point of a sweep of numbers is the last one.
+/// Returns a note if the best point of a numeric sweep is the last one.
 pub(crate) fn open_end(swept: &Swept) -> Option<&'static str> {
     let last = swept.sweep.points.last()?;
     let mut values = last.values.values();

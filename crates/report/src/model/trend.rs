@@ -171,7 +171,7 @@ pub(crate) fn levels(series: &TrendSeries, trend: &Trend) -> Vec<Span> {
     });
     let mut spans: Vec<Span> = std::iter::once(subject).chain(changes).collect();
     if spans.len() > 1 {
-        // Only a further change needs a separator.
+        // Remove the separator after the last change.
         if let Some(last) = spans.last_mut() {
             last.text.pop();
         }

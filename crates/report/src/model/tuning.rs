@@ -134,7 +134,7 @@ fn knob_cells(values: &KnobValues, trial: &str) -> [ColumnCell; 2] {
     ]
 }
 
-/// Returns a row per measured setting. The figure is a throughput or a capacity.
+/// Returns a table with a row per measured setting. The figure is a throughput or a capacity.
 pub(crate) fn settings(tuning: &Tuning) -> Table {
     let settings = tuning.settings.iter();
     Table::of_data(settings.map(|one| setting_cells(tuning, one)))
@@ -238,8 +238,8 @@ pub fn tuning_action(
 }
 
 /// Describes what a tuning changes: `trial far, knobs threads (1 to 200) and connections (1 to
-/// 50)`. If the tuning searches for capacities, states their objectives and the length of each
-/// search.
+/// 50)`. If the tuning searches for capacities, also states the objectives and the maximum length
+/// of each search.
 #[must_use]
 pub fn tuning_scope(tuning: &TuningDescription, capacity: Option<&CapacityGoal>) -> String {
     let knobs = tuning.knobs.iter();
@@ -391,7 +391,7 @@ fn against_default(tuning: &Tuning) -> Option<String> {
     ))
 }
 
-/// States that the client limits the best setting, so that the tuning cannot find better ones.
+/// States that the client limits the best setting, so the tuning cannot find better ones.
 fn beyond_client(tuning: &Tuning) -> Option<String> {
     let best = tuning.setting(tuning.best.as_ref()?)?;
     let figure = optional(best.figure_per_s, rate);
@@ -403,7 +403,7 @@ fn beyond_client(tuning: &Tuning) -> Option<String> {
     })
 }
 
-/// States why processes have no capacity, unless this ended the tuning.
+/// States why no capacity was found for some processes, unless this ended the tuning.
 fn missing(tuning: &Tuning) -> impl Iterator<Item = String> {
     let steps = tuning.steps.iter();
     let has_start = tuning.ended != TuningEnd::NoStart;
@@ -430,7 +430,8 @@ fn uncertainty(tuning: &Tuning, of: &TunedFigure) -> Option<String> {
     })
 }
 
-/// Returns the settings that differ from the chosen one in no other knob, by their value of `knob`.
+/// Returns the settings that differ from the chosen one in no knob other than `knob`, ordered by
+/// the value of that knob.
 fn along<'a>(tuning: &'a Tuning, knob: &str) -> Vec<(u64, &'a TunedSetting)> {
     let others = |one: &TunedSetting| {
         let mut values = one.values.clone();
@@ -452,7 +453,7 @@ fn irrelevance(tuning: &Tuning, knob: &str) -> String {
     let value = |of: Option<&(u64, _)>| of.map_or(0, |(value, _)| *value);
     let (least, most) = (value(settings.first()), value(settings.last()));
     format!(
-        "{knob} does not matter: all measured values from {least} to {most} are within 2 % of the best"
+        "{knob} does not matter: at all measured values from {least} to {most}, the rate is within 2 % of the best"
     )
 }
 
@@ -480,7 +481,7 @@ fn path(tuning: &Tuning, figure: &str) -> Option<Chart> {
     chart(title, &unit, points, quantities, None)
 }
 
-/// Returns the settings of two knobs in the order in which they were tried.
+/// Returns a chart of the settings of two knobs, in the order in which they were tried.
 fn settings_path(tuning: &Tuning) -> Option<Chart> {
     let names: Vec<&String> = tuning.settings.first()?.values.keys().collect();
     let [x, y] = names[..] else { return None };
@@ -494,8 +495,8 @@ fn settings_path(tuning: &Tuning) -> Option<Chart> {
     chart(&title, &unit, points, quantities, chosen)
 }
 
-/// Returns the figure by the value of a knob, with the other knobs as in the chosen setting. The
-/// mark is the chosen value.
+/// Returns a chart of the figure by the value of a knob, with the other knobs as in the chosen
+/// setting. A mark shows the chosen value.
 fn by_knob(tuning: &Tuning, knob: &str, figure: &str) -> Option<Chart> {
     let points = along(tuning, knob).into_iter();
     let points = points.filter_map(|(value, one)| Some((value as f64, one.figure_per_s?)));

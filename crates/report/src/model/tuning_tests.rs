@@ -168,7 +168,7 @@ fn shows_capacities_and_their_bounds() {
         step.interval.take_if(|_| step.is_lower_bound);
     }
     tuning.steps[3].note = Some("the server misses the objectives even at 10/s".to_owned());
-    tuning.why_ended = "the highest rate that the client can send on time".to_owned();
+    tuning.why_ended = "the highest rate at which the client can send on time".to_owned();
     let style = Style {
         color: false,
         width: 110,

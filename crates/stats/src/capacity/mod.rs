@@ -82,7 +82,7 @@ pub enum CapacityStep {
     Trial {
         /// Offered rate in requests per second.
         rate_per_s: f64,
-        /// Why this rate.
+        /// Why the search chose this rate.
         purpose: TrialPurpose,
     },
     /// The search is complete.

@@ -5,10 +5,11 @@
 //! capacity from trial to trial. C and s are unknown, so the posterior covers a grid of both. The
 //! lapse rate λ keeps one odd outcome from excluding the true capacity.
 //!
-//! [`Models`] explain the outcomes. Hysteresis or drift is preferred to a constant capacity only if
-//! its Bayes factor is at least [`DECISIVE`]. For a constant capacity drawn from the prior, the
-//! Bayes factor ever reaches a value k with probability at most 1/k (Ville 1939), however often it
-//! is computed.
+//! [`Models`] contains three explanations of the outcomes: a constant capacity, hysteresis and
+//! drift. Hysteresis or drift is preferred to a constant capacity only if its Bayes factor is at
+//! least [`DECISIVE`]. If the capacity is constant and drawn from the prior, the probability that
+//! the Bayes factor ever reaches a value k is at most 1/k (Ville 1939), however often the factor is
+//! computed.
 
 use std::f64::consts::FRAC_1_SQRT_2;
 use std::sync::LazyLock;
@@ -291,14 +292,14 @@ impl Entropy {
     }
 }
 
-/// Minimum Bayes factor to report another model. The probability of a false alarm is at most 1 %
-/// for each model.
+/// Minimum Bayes factor at which another model is reported. The probability of a false alarm is at
+/// most 1 % for each model.
 const DECISIVE: f64 = 100.0;
 
-/// Minimum Bayes factor at which the search goes on until it knows more.
+/// Minimum Bayes factor of another model at which the search continues instead of ending.
 const DOUBTFUL: f64 = 3.0;
 
-/// Differences between the capacities before and after overload, in grid steps: 4 to 63 %.
+/// Differences between the capacities before and after an overload, in grid steps: 4 to 63 %.
 const GAPS: [i32; 8] = [20, 35, 55, 80, 120, 180, 300, 500];
 
 /// Changes of the capacity per trial, as a difference of logarithms.
@@ -330,11 +331,11 @@ pub(super) enum CapacityModel {
 /// The posteriors of all models.
 #[derive(Debug, Clone)]
 pub(super) struct Models {
-    /// All trials, with one capacity.
+    /// Posterior of a single capacity, given all trials.
     pub(super) constant: Posterior,
-    /// The first trial, and trials after a pass.
+    /// Posterior given the first trial and the trials after a pass.
     rising: Posterior,
-    /// Trials after a miss.
+    /// Posterior given the trials after a miss.
     falling: Posterior,
     /// For each of the [`GAPS`], the posterior of the capacity after a pass.
     gaps: Vec<Posterior>,
@@ -382,12 +383,12 @@ impl Models {
         self.trials += 1;
     }
 
-    /// Returns the capacity when the load rises from idle, under hysteresis.
+    /// Returns the posterior of the capacity when the load rises from idle, under hysteresis.
     pub(super) fn rising(&self) -> Posterior {
         self.rising.with_scatter_of(&self.falling)
     }
 
-    /// Returns the capacity after an overload, under hysteresis.
+    /// Returns the posterior of the capacity after an overload, under hysteresis.
     pub(super) fn falling(&self) -> Posterior {
         self.falling.with_scatter_of(&self.rising)
     }
@@ -397,7 +398,7 @@ impl Models {
         self.preferred(DECISIVE)
     }
 
-    /// Returns whether more trials may lead to another decision.
+    /// Returns whether more trials may lead to a different decision.
     pub(super) fn is_doubtful(&self) -> bool {
         self.preferred(DOUBTFUL) != self.decided()
     }
@@ -424,7 +425,7 @@ impl Models {
         }
     }
 
-    /// Returns the position of the capacity at the first and at the last trial under drift.
+    /// Returns the positions of the capacity at the first and at the last trial, under drift.
     pub(super) fn first_and_last(&self) -> (f64, f64) {
         let by_evidence = self.drifts.iter().zip(DRIFTS);
         let best = by_evidence.max_by(|a, b| a.0.log_evidence.total_cmp(&b.0.log_evidence));

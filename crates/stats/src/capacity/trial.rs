@@ -1,5 +1,5 @@
-//! How long a trial must be, because requests that queue behind each other are correlated, and
-//! whether the server's CPUs were slow during it.
+//! The required length of a trial, which depends on the correlation of requests that queue behind
+//! each other, and the detection of slow server CPUs during a trial.
 
 use std::collections::BTreeMap;
 
@@ -135,7 +135,7 @@ pub(super) fn overestimate(share: f64, scatter: f64) -> f64 {
     (1.0 + 0.5 / k).powf(scatter * k.sqrt())
 }
 
-/// Work that takes longer than usual by this factor shows a slow CPU.
+/// A CPU is slow if the work takes more than this factor times its usual time.
 const SLOW_FACTOR: f64 = 1.1;
 
 /// Quantile that defines the usual time: first over the samples of each load, then over the loads.
@@ -151,7 +151,7 @@ pub struct UsualCpuSpeed {
 
 impl UsualCpuSpeed {
     /// Adds the samples of a load: pairs of a CPU and the time of the work on it, in any unit.
-    /// Returns the share of samples that are at least 10 % slower than usual, averaged over CPUs.
+    /// Returns the share of samples that are more than 10 % slower than usual, averaged over CPUs.
     /// Returns `None` if there are no samples.
     pub fn add(&mut self, times: impl IntoIterator<Item = (u32, f64)>) -> Option<f64> {
         let mut by_cpu: BTreeMap<u32, Vec<f64>> = BTreeMap::new();

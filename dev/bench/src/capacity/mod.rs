@@ -17,7 +17,7 @@ use crate::table::{cell, table};
 
 use self::servers::{Behavior, Queue, Random, SPEED_PER_S, SimulatedServer};
 
-/// Half-width of the interval at which a search ends, as a share of the capacity.
+/// A search ends when the half-width of the interval is at most this share of the capacity.
 const PRECISION: f64 = 0.02;
 
 /// Lowest rate that a search tries, in requests per second.
@@ -49,7 +49,7 @@ pub struct CapacityOptions {
     /// Search with `floodmark capacity` on real servers instead of simulated ones
     #[arg(long)]
     real: bool,
-    /// Number of searches per server [default: 2000, with --real 4]
+    /// Number of searches per server [default: 2000, or 4 with --real]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     searches: Option<u64>,
     /// Measure only servers whose name contains TEXT
@@ -251,10 +251,10 @@ fn median(values: &[f64]) -> Option<f64> {
     quantile(values, 0.5)
 }
 
-/// Figures of many searches for one answer.
+/// Figures for many searches with the same known answer.
 #[derive(Debug, Clone, Default)]
 struct SearchScore {
-    /// Right results: intervals that contain the capacity, and right verdicts.
+    /// Proportion of right results: intervals that contain the capacity, and right verdicts.
     right: Proportion,
     /// Number of trials of each search.
     trials: Vec<f64>,
@@ -267,7 +267,7 @@ struct SearchScore {
 }
 
 impl SearchScore {
-    /// Returns whether the searches met the targets of simulated servers.
+    /// Returns whether the searches met the targets for simulated servers.
     fn meets_targets(&self) -> bool {
         self.right.value() >= LEAST_COVERAGE
             && median(&self.trials).is_some_and(|trials| trials <= MOST_TRIALS)
@@ -309,7 +309,7 @@ impl SearchScore {
     }
 }
 
-/// Returns whether a result without an interval agrees with the answer.
+/// Returns whether a result without an interval agrees with the known answer.
 fn agrees(answer: KnownAnswer, finding: &CapacityFinding) -> bool {
     match (answer, finding) {
         (KnownAnswer::NotStationary, CapacityFinding::NotStationary { .. }) => true,
@@ -325,7 +325,7 @@ fn agrees(answer: KnownAnswer, finding: &CapacityFinding) -> bool {
     }
 }
 
-/// Returns a quantile of values that need not be in order; `None` without values.
+/// Returns a quantile of unsorted values, or `None` if there are no values.
 fn quantile(values: &[f64], p: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     let last = sorted.len().checked_sub(1)?;

@@ -1,4 +1,4 @@
-//! Simulated servers whose capacity is known, with their queues and random values.
+//! Simulated servers with known capacities, their queues, and a random number generator.
 
 use std::collections::VecDeque;
 use std::f64::consts::FRAC_1_SQRT_2;
@@ -62,11 +62,11 @@ pub struct SimulatedServer {
     is_collapsed: bool,
     /// Whether the host was disturbed during the last trial.
     pub is_disturbed: bool,
-    /// Parts of the latest trials that passed.
+    /// The latest trials that passed, divided into parts.
     passed: VecDeque<Vec<TrialRow>>,
     /// Simulated time in seconds.
     pub time_s: f64,
-    /// Smallest judged time of a trial, as a share of the required time.
+    /// Smallest ratio of a trial's judged time to its required time.
     pub shortest_share: f64,
 }
 
@@ -230,30 +230,30 @@ fn rows(times: &[(f64, f64)], limit_s: f64) -> Vec<TrialRow> {
     rows
 }
 
-/// How a server serves requests, in the order of their arrival.
+/// A queue of Poisson arrivals, served in the order of arrival.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Queue {
-    /// Exponential service times and Poisson arrivals at a number of servers.
+    /// Exponential service times at one or more servers.
     Exponential {
         /// Number of servers that share the queue.
         servers: usize,
     },
     /// Equal service times.
     Deterministic,
-    /// Equal service times, and pauses about every 25 ms in which nothing is served.
+    /// Equal service times, with a pause about every 25 ms in which nothing is served.
     Pauses,
 }
 
-/// Shortest and longest pause in seconds.
+/// Shortest and longest pause, in seconds.
 const PAUSE_S: (f64, f64) = (0.0005, 0.001);
 
-/// Shortest and longest time between the starts of two pauses in seconds.
+/// Shortest and longest time between the starts of successive pauses, in seconds.
 const PAUSE_GAP_S: (f64, f64) = (0.013, 0.037);
 
 impl Queue {
     /// Simulates a trial that starts with an empty queue. Returns the arrival time and response
-    /// time of each judged request, in seconds. `speed_per_s` is the rate at which busy servers
-    /// complete requests.
+    /// time of each judged request, in seconds. `speed_per_s` is the total rate at which the
+    /// servers complete requests while all of them are busy.
     fn simulate(
         self,
         rate_per_s: f64,
@@ -297,8 +297,8 @@ impl Queue {
         }
     }
 
-    /// Returns the rate at which the long-run share of requests that take longer than `limit_s` is
-    /// `share`.
+    /// Returns the rate at which, in the long run, a `share` of the requests takes longer than
+    /// `limit_s`.
     fn capacity_per_s(self, speed_per_s: f64, limit_s: f64, share: f64) -> f64 {
         let over = |rate: f64| match self {
             Queue::Exponential { servers } => {
@@ -334,13 +334,13 @@ fn share_over(times: &[(f64, f64)], limit_s: f64) -> f64 {
     over as f64 / times.len().max(1) as f64
 }
 
-/// The simulation that yields a capacity without a formula.
+/// Length of the simulation for a capacity that has no formula.
 const LONG_RUN: TrialLength = TrialLength {
     transient_s: 1.0,
     judged_s: 500.0,
 };
 
-/// Number of bisections; the result is exact to 1/65,536 of the speed.
+/// Number of bisections. The error of the result is at most 1/65,536 of the speed.
 const BISECTIONS: usize = 16;
 
 /// A generator of random values.
@@ -352,28 +352,28 @@ impl Random {
         Random(Xoshiro256PlusPlus::seed_from_u64(seed))
     }
 
-    /// Returns a uniform value in (0, 1].
+    /// Returns a uniformly distributed value in (0, 1].
     pub fn uniform(&mut self) -> f64 {
         ((self.0.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }
 
-    /// Returns a uniform value between two bounds.
+    /// Returns a uniformly distributed value between two bounds.
     pub fn between(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * self.uniform()
     }
 
-    /// Returns an exponential value with mean 1.
+    /// Returns an exponentially distributed value with mean 1.
     pub fn exponential(&mut self) -> f64 {
         -self.uniform().ln()
     }
 
-    /// Returns a standard normal value (Box & Muller 1958).
+    /// Returns a value from the standard normal distribution (Box & Muller 1958).
     pub fn normal(&mut self) -> f64 {
         let angle = 2.0 * std::f64::consts::PI * self.uniform();
         (2.0 * self.exponential()).sqrt() * angle.cos()
     }
 
-    /// Returns a Poisson count.
+    /// Returns a Poisson-distributed count.
     pub fn poisson(&mut self, mean: f64) -> u64 {
         let mut count = 0;
         let mut time = self.exponential();

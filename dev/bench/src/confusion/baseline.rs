@@ -1,5 +1,5 @@
-//! Other verdicts on the same runs: as if floodmark had fewer privileges, and by simpler rules, as
-//! baselines for floodmark's accuracy.
+//! Other verdicts on the same runs, as baselines for floodmark's accuracy. Some verdicts ignore
+//! figures that require privileges; the others follow simpler rules.
 
 use floodmark_diagnose::why;
 use floodmark_record::cause::Cause;
@@ -12,13 +12,13 @@ use floodmark_record::{Metric, Record};
 
 use super::judging::{FAULT, most_frequent};
 
-/// A cause, and how confidently it is named.
+/// A cause, and the confidence of the verdict that names it.
 pub type NamedCause = (Cause, Confidence);
 
 /// A row of the page: a description, and the function that judges a case.
 type OtherVerdict = (&'static str, fn(&Record) -> NamedCause);
 
-/// Rows of the page. The first four hide the figures that require a privilege.
+/// Rows of the page. The first four hide figures that require privileges.
 pub const OTHERS: [OtherVerdict; 7] = [
     ("all, system calls of threads not visible", |record| {
         without(record, is_system_call)
@@ -87,8 +87,7 @@ fn is_traced(metric: &Metric) -> bool {
     )
 }
 
-/// Returns the cause that a rule names for the last run with the fault, on a host with this number
-/// of CPUs.
+/// Returns the cause that a rule names for the last run with the fault.
 fn by_rule(record: &Record, rule: fn(&Run, f64) -> Cause) -> NamedCause {
     let last = record.runs_of(FAULT).last();
     let cause = last.map(|run| rule(run, f64::from(record.environment.cpus)));
@@ -172,7 +171,8 @@ fn by_errors(run: &Run) -> Option<Cause> {
     (run.requests.wrong > 0).then_some(Cause::Errors)
 }
 
-/// Returns `Cause::None` for an open-model run that met the offered rate.
+/// Returns `Cause::None` for an open-model run in which at least 99 % of the intended requests were
+/// ok.
 fn met(run: &Run) -> Option<Cause> {
     let offered = run.requests.intended as f64;
     let met = run.plan.is_open() && run.requests.ok as f64 >= 0.99 * offered;

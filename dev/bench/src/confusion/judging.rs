@@ -41,7 +41,7 @@ pub struct JudgedCase {
     pub confidence: Confidence,
     /// The cause of each run.
     pub causes: Vec<Cause>,
-    /// For each row of [`OTHERS`], the cause that it names.
+    /// Cause and confidence for each row of [`OTHERS`].
     pub others: [NamedCause; OTHERS.len()],
     /// The control's throughput relative to the predicted range: 0 and 1 are the ends of the range.
     /// `None` for a clean case, or without a prediction.
@@ -220,7 +220,7 @@ fn expected(record: &Record) -> Result<Vec<Cause>, Failure> {
     let cause = |id: &String| Cause::ALL.iter().find(|cause| cause.name() == id);
     let causes: Vec<Cause> = ids.filter_map(cause).copied().collect();
     if causes.is_empty() {
-        Err("no expected cause; add [expect] cause".into())
+        Err("no expected cause; add `cause` to [expect]".into())
     } else {
         Ok(causes)
     }

@@ -217,7 +217,7 @@ fn select(
     Ok(cases)
 }
 
-/// Measures each case whose result is missing or older than the last change of the case.
+/// Measures each case whose result is missing or older than the last change to the case.
 fn measure<'a>(
     bench: &Bench,
     options: &ConfusionOptions,

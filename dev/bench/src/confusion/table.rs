@@ -20,7 +20,7 @@ use crate::bench::{self, Failure};
 /// A suite of cases: our own cases, or a round of third-party cases.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Suite {
-    /// Name, and the directory of the results.
+    /// Name of the suite, and of the directory with its results.
     pub name: &'static str,
     help: &'static str,
     /// Heading of the section in `docs/accuracy.md`; empty for our own cases, which come first.
@@ -29,7 +29,7 @@ pub struct Suite {
     pub set_aside: &'static [&'static str],
 }
 
-/// All suites, indexed by the key `round` of the cases.
+/// All suites. The key `round` of a case is an index into this array.
 pub static SUITES: [Suite; 7] = [
     Suite {
         name: "own",
@@ -82,7 +82,7 @@ impl Default for &'static Suite {
 }
 
 impl Suite {
-    /// Returns the parser of the flag `--suite`.
+    /// Returns the value parser for the flag `--suite`.
     pub fn parser() -> impl TypedValueParser<Value = &'static Suite> {
         let values = SUITES.each_ref();
         let values = values.map(|suite| PossibleValue::new(suite.name).help(suite.help));
@@ -106,8 +106,8 @@ impl Suite {
         }
     }
 
-    /// Returns whether a case is set aside. A hash of the name selects one of our own cases in
-    /// five.
+    /// Returns whether a case is set aside. A hash of the name selects about one in five of our own
+    /// cases.
     pub fn sets_aside(&self, name: &str) -> bool {
         if self.is_own() {
             hash(name).is_multiple_of(5)
@@ -117,7 +117,7 @@ impl Suite {
     }
 }
 
-/// What experiments need beside them, relative to the repository's root.
+/// Directories that experiments refer to, relative to the repository's root.
 const LINKS: [&str; 5] = [
     "cases/servers",
     "cases/systems",
@@ -132,7 +132,7 @@ const COMMAND: &str = "{command}";
 /// Keys of a section in an experiment. `floodmark run` checks them.
 type SectionKeys = BTreeMap<String, Json>;
 
-/// The cases of one server. A row replaces the defaults at the top of the table.
+/// The cases of one server. The keys of a row replace the defaults at the top of the table.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct CaseTable {
@@ -154,18 +154,18 @@ struct CaseRow {
     question: String,
     /// Index of the suite in [`SUITES`].
     round: Option<usize>,
-    /// Keys of both trials that define the server.
+    /// Keys that define the server in both trials.
     server: Option<SectionKeys>,
     /// Store of both trials.
     store: Option<SectionKeys>,
     load: Option<SectionKeys>,
     place: Option<SectionKeys>,
-    /// The server without the fault; absent if the fault is not injected.
+    /// Change to the server in the trial `control`; absent if the fault is not injected.
     control: Option<ServerChange>,
     /// Further keys of the trial `control`.
     #[serde(default)]
     control_trial: SectionKeys,
-    /// The server with the fault. Default: the server as it is.
+    /// Change to the server in the trial `fault`. Default: no change.
     fault: Option<ServerChange>,
     /// Further keys of the trial `fault`.
     #[serde(default)]
@@ -184,7 +184,8 @@ struct CaseRow {
     expecting = "expected arguments in quotes, or settings in braces"
 )]
 enum ServerChange {
-    /// Arguments of the server's command. With [`COMMAND`], they replace the whole command.
+    /// Arguments to append to the server's command. If they contain [`COMMAND`], they replace the
+    /// whole command.
     Arguments(String),
     /// Settings of the system.
     Setting(SectionKeys),
@@ -270,7 +271,7 @@ fn expand(table: &CaseTable, row: &CaseRow) -> Result<(&'static Suite, String), 
     let round = row.round.unwrap_or(table.round);
     let suite = SUITES
         .get(round)
-        .ok_or_else(|| format!("round: expected a number from 0 to {}", SUITES.len() - 1))?;
+        .ok_or_else(|| format!("round: expected an integer from 0 to {}", SUITES.len() - 1))?;
     let server = row.server.as_ref().unwrap_or(&table.server);
     let store = row.store.as_ref().or(table.store.as_ref());
     let trial = |name: &str, change: Option<&ServerChange>, keys: &SectionKeys| {
@@ -304,8 +305,9 @@ fn expand(table: &CaseTable, row: &CaseRow) -> Result<(&'static Suite, String), 
 }
 
 impl FaultCase {
-    /// Writes the experiment below `directory`, and links to the servers of the repository `root`.
-    /// Returns the experiment's file, whose time of change stays the same if its content does.
+    /// Writes the experiment to a file in `directory/cases`, and links the directories in `LINKS`
+    /// from the repository `root`. Returns the path of the file. If its content has not changed,
+    /// the file keeps its modification time.
     pub fn write(&self, root: &Path, directory: &Path) -> Result<PathBuf, Failure> {
         fs::create_dir_all(directory.join("cases"))?;
         for name in LINKS {
@@ -320,7 +322,7 @@ impl FaultCase {
     }
 }
 
-/// Makes `link` point to `target`, unless it does.
+/// Makes the symbolic link `link` point to `target`, unless it already does.
 fn link(target: &Path, link: &Path) -> io::Result<()> {
     match fs::read_link(link) {
         Ok(old) if old == target => return Ok(()),
@@ -420,7 +422,7 @@ cause = ["gc"]
             (
                 "round = 2",
                 "round = 7",
-                "6: round: expected a number from 0 to 6",
+                "6: round: expected an integer from 0 to 6",
             ),
             (
                 "control = \"\"",

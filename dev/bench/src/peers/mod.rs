@@ -1,7 +1,7 @@
 //! `cargo xtask peers`: compares floodmark with other load generators on the same server, and
 //! compares their latency figures under known stalls.
 //!
-//! Each load is an experiment with a trial per peer. The targets are claims about its trials.
+//! Each load is an experiment with a trial per peer. The targets are claims about these trials.
 
 mod stalls;
 
@@ -32,13 +32,13 @@ const FILE: &str = "docs/peers.md";
 const CONNECTIONS: u64 = 100;
 /// Version of oha to build.
 const OHA: &str = "1.16.0";
-/// Maximum number of rounds at the fixed rate. Results at a fixed rate vary less than in the closed
+/// Maximum number of rounds at the fixed rate. Results vary less at a fixed rate than in the closed
 /// model.
 const RATE_ROUNDS: usize = 5;
 /// Requests per second at the fixed rate.
 const RATE: u64 = 1_000;
-/// Duration of a run at the fixed rate, in seconds. In this time, 80 requests are above the 99th
-/// percentile.
+/// Duration of a run at the fixed rate, in seconds. Of the 8,000 requests in a run, 80 are above
+/// the 99th percentile.
 const RATE_SECONDS: u64 = 8;
 /// A fixed rate on kept connections.
 const FIXED_RATE: NginxLoad = NginxLoad {
@@ -317,7 +317,7 @@ fn measure(
 }
 
 impl MeasuredLoad {
-    /// Returns the section of the page: figures, failures, ratios and targets.
+    /// Returns the load's section of the page: figures, failures, ratios and targets.
     fn section(&self) -> Result<String, Failure> {
         let heading = match self.load {
             load if load.fresh => "Fresh connections\n\nClosed model, one connection per request.",
@@ -341,7 +341,7 @@ impl MeasuredLoad {
     }
 
     /// Returns a table with a row per peer: the median, and the range in parentheses. `own`
-    /// contains floodmark's own records.
+    /// contains the runs as recorded by floodmark itself.
     fn figures(&self, own: &BTreeMap<(&str, u32), Run>) -> String {
         let rows = self.peers.iter().map(|peer| {
             let median = |of: &dyn Fn(&Run) -> Option<f64>| {
@@ -367,13 +367,13 @@ impl MeasuredLoad {
                 cell(median(&mib), |m| format!("{:.1}", m.median)),
             ]
         });
-        let heads = "peer | requests/s | CPU µs/request | own figure | peak MiB";
+        let heads = "peer | requests/s | CPU µs/request | reported by the peer | peak MiB";
         table(heads, rows)
     }
 
     /// Compares each peer with wrk and with each floodmark backend, and judges the targets. Returns
-    /// the tables, and a line per kind of failure. Excludes rounds in which
-    /// a run of floodmark has failures.
+    /// the tables, and a line per kind of failure. Excludes rounds in which a floodmark run has
+    /// failures.
     fn compare(&self, own: &BTreeMap<(&str, u32), Run>) -> Result<(String, String), Failure> {
         let mut record = self.record.clone();
         let mut failed = String::new();
@@ -396,7 +396,7 @@ impl MeasuredLoad {
             if let Some((_, last)) = failures.last() {
                 let (name, runs) = (peer.name, failures.len());
                 failed += &format!(
-                    "\n{name} reports failures in {runs} runs; the last failure: {last}\n"
+                    "\n{name} reports failures; runs with failures: {runs}; last failure: {last}\n"
                 );
             }
             if peer.backend().is_some() {
@@ -462,7 +462,7 @@ fn failures(run: &Run) -> Option<String> {
     let failed = requests.sent - requests.ok + requests.connect_failed + requests.unsent;
     let mut failures = Vec::new();
     if failed > 0 {
-        failures.push(format!("{failed} requests were not ok"));
+        failures.push(format!("requests that were not ok: {failed}"));
     }
     if run.validity.status == Status::Invalid {
         failures.push(format!("invalid: {}", joined(&run.validity.reasons)));
@@ -537,7 +537,7 @@ mod tests {
             directory: PathBuf::new(),
         };
         let (tables, failed) = measured.compare(&own).unwrap();
-        let expected = "floodmark-uring reports failures in 1 runs; the last failure: ";
+        let expected = "floodmark-uring reports failures; runs with failures: 1; last failure: ";
         assert!(failed.contains(expected), "{failed}");
         let target = |text: &str| tables.lines().find(|line| line.contains(text));
         let met = target("CPU per request ÷ wrk's").unwrap();

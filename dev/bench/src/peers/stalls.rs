@@ -239,7 +239,10 @@ mod tests {
         let text = target(&[(peer(own), error), (peer(other), worse)]);
         assert!(text.ends_with("(lowest: 2.00, wrk). Met: yes\n"), "{text}");
         let text = target(&[(peer(own), worse), (peer(other), error)]);
-        assert!(text.ends_with("(lowest: 1.00, wrk). Met: **no**\n"), "{text}");
+        assert!(
+            text.ends_with("(lowest: 1.00, wrk). Met: **no**\n"),
+            "{text}"
+        );
         assert_eq!(target(&[(peer(own), error)]), "");
     }
 }

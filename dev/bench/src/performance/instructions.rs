@@ -51,7 +51,7 @@ pub fn table(bench: &Bench, directory: &Path) -> Result<String, Failure> {
     Ok(table::table("load | instructions per request", rows) + &gaps)
 }
 
-/// Returns the instructions of a run's load process.
+/// Returns the number of instructions that a run's load process executed.
 fn counted(measured: &VariantRuns, requests: u64) -> Result<u64, Failure> {
     let run = measured.runs.first().ok_or("the run failed")?;
     match run.own.requests.ok {
@@ -60,8 +60,8 @@ fn counted(measured: &VariantRuns, requests: u64) -> Result<u64, Failure> {
     }
 }
 
-/// Returns the instructions per request, from those of the short run and the long run. Fails if the
-/// long run executed fewer instructions than the short run.
+/// Computes the instructions per request from the counts of the short run and the long run. Fails
+/// if the long run executed fewer instructions than the short run.
 fn per_request([short, long]: [u64; 2]) -> Result<u64, Failure> {
     let more = long.checked_sub(short);
     let more = more.ok_or("the longer run executed fewer instructions than the shorter run")?;
@@ -105,8 +105,9 @@ pub fn wire_table(bench: &Bench, directory: &Path) -> Result<String, Failure> {
     Ok(table::table("part | instructions", rows))
 }
 
-/// Reads from `directory` the instructions of the process whose command line ends with `words`. The
-/// format is defined in the Valgrind manual, "Callgrind Format Specification".
+/// Reads the number of instructions of the process whose command line ends with `words` from
+/// callgrind's output in `directory`. The format is defined in the Valgrind manual, "Callgrind
+/// Format Specification".
 fn of_process(directory: &Path, words: &str) -> Result<u64, Failure> {
     for file in fs::read_dir(directory)?.flatten() {
         if !file.file_name().to_string_lossy().starts_with("callgrind.") {

@@ -9,13 +9,14 @@ use super::{CaseEnvironment, CaseResult};
 use crate::scenario::{Scenario, Service};
 
 /// Significance level of the test. The corresponding limit is A² = 6.0. Lancet (ATC'19) accepts A²
-/// up to 7.7, which is twice the 1 % point.
+/// up to 7.7, which is twice the critical value at the 1 % level.
 const SIGNIFICANCE_LEVEL: f64 = 0.001;
 
-/// T8/poisson: the gaps are exponential, by the Anderson–Darling test with a known rate.
+/// T8/poisson: the gaps are exponentially distributed, according to the Anderson–Darling test with
+/// a known rate.
 pub fn poisson(environment: &CaseEnvironment<'_>) -> CaseResult {
     /// Requests per second. A thread wakes up about 10 µs late, so a sleeping client cannot keep
-    /// gaps of less than 10 µs. At this rate, 10 µs is at most 1 % of the mean gap.
+    /// gaps of less than 10 µs. At this rate, 10 µs is 0.2 % of the mean gap.
     const RATE: f64 = 200.0;
     const SECONDS: u64 = 12;
     let _awake = Awake::keep();
@@ -34,7 +35,7 @@ pub fn poisson(environment: &CaseEnvironment<'_>) -> CaseResult {
     let a2 = statistic(&gaps, 1e9 / RATE);
     let p = p_value(a2);
     findings.holds(
-        "gaps at the server are exponential (Anderson–Darling)",
+        "gaps at the server are exponentially distributed (Anderson–Darling)",
         p >= SIGNIFICANCE_LEVEL,
         format!("A² {a2:.2}, p {p:.4}"),
     );
@@ -129,7 +130,7 @@ pub fn steps(environment: &CaseEnvironment<'_>) -> CaseResult {
     let mut measured = environment.measure(scenario, &flags)?;
     let each = SECONDS as f64 / STEPS.len() as f64;
     let mut due = Vec::new();
-    // Count the arrivals before the step. A fraction of an arrival carries over into the step.
+    // Number of arrivals before the step. A fraction of an arrival carries over into the step.
     let mut before = 0.0f64;
     for (i, rate) in STEPS.iter().enumerate() {
         let after = before + rate * each;
@@ -158,8 +159,8 @@ pub fn steps(environment: &CaseEnvironment<'_>) -> CaseResult {
     Ok(measured.findings)
 }
 
-/// Compares arrivals with their due times, in seconds. The server does not know the start of the
-/// schedule. The function uses the latest start for which no arrival is early.
+/// Compares arrivals with their due times, in seconds. The server does not know when the schedule
+/// started, so the function assumes the latest start for which no arrival is early.
 fn on_time(measured: &mut CaseMeasurement, due: &[f64]) {
     let requests = measured.log.requests.iter();
     let mut arrivals: Vec<u64> = requests.map(|r| r.readable_ns).collect();

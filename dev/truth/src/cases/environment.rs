@@ -1,4 +1,4 @@
-//! Runs a load of floodmark against the truth server, and performs the checks that apply to every
+//! Runs a floodmark load against the truth server, and performs the checks that apply to every
 //! case.
 
 use std::fs::File;
@@ -43,8 +43,8 @@ pub struct RunningClient {
 }
 
 impl CaseEnvironment<'_> {
-    /// Starts a load. There is no warm-up unless `flags` contains `--warmup`.
-    /// Flags are separated by spaces. `confined` contains a CPU and a nice value.
+    /// Starts a load. There is no warm-up unless `flags` contains `--warmup`. Flags are separated
+    /// by spaces. `confined` contains the CPU and the nice value for the load.
     pub fn start(
         &self,
         to: SocketAddr,
@@ -119,8 +119,8 @@ impl CaseEnvironment<'_> {
 }
 
 impl RunningClient {
-    /// Returns the process ids of the load processes that have started (floodmark's child processes
-    /// `worker`).
+    /// Returns the PIDs of the load processes that have started. These are floodmark's child
+    /// processes with the argument `worker`.
     pub fn workers(&self) -> Vec<u32> {
         let parent = self.child.pid();
         let children = format!("/proc/{parent}/task/{parent}/children");
@@ -162,7 +162,7 @@ fn text(file: &mut File) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Record of the client and log of the server for the same load.
+/// The client's record and the server's log for the same load.
 #[derive(Debug)]
 pub struct CaseMeasurement {
     pub run: Run,

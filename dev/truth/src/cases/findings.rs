@@ -1,4 +1,4 @@
-//! Findings and reports of the cases, and the attempts that decide them.
+//! Findings and reports of the cases, and the attempts that decide the results.
 //!
 //! A failed attempt is void and is repeated only if the host was measurably disturbed. A
 //! disturbance is missing CPU time ([`disturbance`]) or a large overhead of a plain client
@@ -23,8 +23,8 @@ pub struct CaseFinding {
     pub got: String,
     /// Whether the measured value agrees with the expected value.
     pub held: bool,
-    /// Whether the value is exact, like a count. A disturbance of the host cannot change an exact
-    /// value.
+    /// Whether the value is exact, such as a count. A disturbance of the host cannot change an
+    /// exact value.
     pub exact: bool,
 }
 
@@ -149,10 +149,10 @@ pub fn decide(mut run: impl FnMut() -> CaseRun) -> (CaseRun, Vec<String>) {
     }
 }
 
-/// A thread that waits for a CPU for less than this fraction of the run is not disturbed.
+/// Maximum fraction of the run for which an undisturbed thread waits for a CPU.
 const RUN_DELAY_SHARE: f64 = 0.02;
 
-/// Stolen time below this fraction of one CPU within a second is not a disturbance.
+/// Maximum stolen time within a second on an undisturbed host, as a fraction of one CPU.
 const STEAL_SHARE: f64 = 0.02;
 
 /// Returns the disturbance that the client's record or the server's log shows, if any.

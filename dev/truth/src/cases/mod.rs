@@ -36,7 +36,7 @@ pub struct CaseOptions {
     /// Skip this case (repeatable)
     #[arg(long)]
     pub skip: Vec<String>,
-    /// Backend of floodmark [default: auto]
+    /// Backend that floodmark uses [default: auto]
     #[arg(long)]
     pub backend: Option<String>,
     /// Divide each load among these agents, such as local:2 [default: a single process]
@@ -47,7 +47,7 @@ pub struct CaseOptions {
 /// Findings of an attempt, or the reason why the case cannot run.
 type CaseResult = Result<CaseRun, CaseError>;
 
-/// Name, need of CPUs, description and function of a case.
+/// Name, CPU use, description and function of a case.
 type Case = (
     &'static str,
     CpuUse,
@@ -58,7 +58,7 @@ type Case = (
 /// Whether cases can run at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CpuUse {
-    /// The case measures microseconds, or uses all CPU time of a thread.
+    /// The case measures microseconds, or keeps a thread busy all the time.
     Alone,
     /// The case mostly waits, and its tolerances are at least 50 µs.
     SideBySide,
@@ -69,8 +69,8 @@ use CpuUse::{Alone, SideBySide};
 /// Number of cases that run side by side.
 const LANES: usize = 4;
 
-/// Cases that start first, because they are long. T3 also uses a CPU for seconds after its load,
-/// which must not happen during T2.
+/// Cases that start first, because they take longest. T3 also uses a CPU for seconds after its
+/// load, which must not happen during T2.
 const FIRST: [&str; 3] = ["T3", "T9", "T2"];
 
 /// Reason why a case cannot run.

@@ -1,5 +1,5 @@
-//! The overhead that the host adds to the times of every client: the network path and the wake-up
-//! of the server.
+//! The overhead that the host adds to the times of every client: the network path and the
+//! server's wake-up.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -92,8 +92,8 @@ impl fmt::Display for Overhead {
     }
 }
 
-/// Sends the requests and returns a time for each, in microseconds: from writing the request until
-/// the kernel has received the whole response.
+/// Sends the requests and returns the time for each request, in microseconds: from writing the
+/// request until the kernel has received the whole response.
 fn times(to: SocketAddr) -> io::Result<Vec<f64>> {
     let mut stream = TcpStream::connect(to)?;
     stream.set_nodelay(true)?;

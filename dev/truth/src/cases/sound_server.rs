@@ -44,9 +44,9 @@ pub fn fixed_delay(environment: &CaseEnvironment<'_>, delay_us: u64) -> CaseResu
 /// Mean service time of the queue, in microseconds.
 const SERVICE_US: f64 = 2_000.0;
 
-/// Tolerance of the queue for differences from the server's log: a fraction or a number of
-/// microseconds, whichever is greater. In the upper bound, a plain client's overhead replaces the
-/// tolerance if it is greater.
+/// Tolerance for differences between the queue's figures and the server's log: a fraction or a
+/// number of microseconds, whichever is greater. In the upper bound, a plain client's overhead
+/// replaces the tolerance if the overhead is greater.
 const QUEUE_TOLERANCE: f64 = 0.03;
 const QUEUE_TOLERANCE_US: f64 = 50.0;
 
@@ -91,7 +91,7 @@ pub fn queue(environment: &CaseEnvironment<'_>, rho: f64) -> CaseResult {
     ));
     let (mean, p99) = intervals(rho, run.requests.intended);
     let formula = SERVICE_US / (1.0 - rho);
-    // The time in the system is exponential, so the 99th percentile is the mean times ln 100.
+    // The time in the system is exponentially distributed, so p99 is the mean times ln 100.
     let formula_p99 = formula * 100f64.ln();
     let mean_name = format!("mean within the interval of S/(1 − ρ) = {formula:.0}");
     let p99_name = format!("p99 within the interval of 4.6·S/(1 − ρ) = {formula_p99:.0}");
@@ -187,14 +187,14 @@ pub fn speedup(environment: &CaseEnvironment<'_>) -> CaseResult {
 /// T10: the client's maximum rate, with the server on the same host. Checks counts and bytes.
 /// Reports the maximum rate without a check, because it depends on the host.
 pub fn maximum_rate(environment: &CaseEnvironment<'_>) -> CaseResult {
-    /// Fraction of the client's maximum rate above which the client may be the limit.
+    /// Fraction of the client's maximum rate above which the client may be the bottleneck.
     const CLIENT_LIMIT_SHARE: f64 = 0.7;
     let mut measured = environment.measure(Scenario::default(), "-c 50 -d 5s")?;
     measured.check_all_counts(measured.run.requests.intended);
     let run = &measured.run;
     let per_s = run.throughput_per_s.unwrap_or(0.0);
     measured.findings.note(format!(
-        "{per_s:.0} requests/s on {} threads, {:.1} µs client CPU per request, {:?}; above {:.0}/s the client may be the limit",
+        "{per_s:.0} requests/s on {} threads, {:.1} µs client CPU per request, {:?}; above {:.0}/s, the client may be the bottleneck",
         run.plan.threads,
         run.client.cpu_us_per_request.unwrap_or(0.0),
         run.validity.status,

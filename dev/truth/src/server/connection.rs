@@ -60,8 +60,8 @@ impl ServerConnection {
     /// reports the connection again.
     ///
     /// # Errors
-    /// The connection must be closed; the error is the side that closes it. The server closes a
-    /// connection whose input exceeds the limit.
+    /// The connection must be closed; the error contains the side that closes it. The server closes
+    /// a connection whose input exceeds the limit.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize, ClosedBy> {
         match sys::receive(self.stream.as_fd(), buffer) {
             Ok((0, _)) => Err(ClosedBy::Client),

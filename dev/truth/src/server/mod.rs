@@ -33,7 +33,7 @@ const SETTLE_POLL: Duration = Duration::from_millis(5);
 /// States of open sockets (include/net/tcp_states.h): ESTABLISHED, SYN_RECV, CLOSE_WAIT.
 const OPEN_STATES: [&str; 3] = ["01", "03", "08"];
 
-/// An error while a server starts or runs.
+/// An error that occurs while a server starts or runs.
 #[derive(Debug, thiserror::Error)]
 pub enum TruthError {
     /// The scenario is invalid.
@@ -43,7 +43,7 @@ pub enum TruthError {
     #[error("truth server: {0}")]
     Io(#[from] io::Error),
     /// The server thread panicked, which is a bug in this crate.
-    #[error("truth server: its thread panicked")]
+    #[error("truth server: the server thread panicked")]
     Panicked,
 }
 
@@ -70,7 +70,7 @@ impl TruthServer {
     /// The scenario is invalid, the port is in use, or no file descriptor or thread is available.
     pub fn start_at(address: SocketAddr, scenario: Scenario) -> Result<TruthServer, TruthError> {
         scenario.check().map_err(TruthError::Scenario)?;
-        // A server with the old limit can still serve some connections.
+        // If this fails, the server can still serve some connections.
         let _ = raise_open_files(u64::MAX);
         let listener = listen(address)?;
         let address = listener.local_addr()?;

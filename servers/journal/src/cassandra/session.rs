@@ -15,11 +15,11 @@ use crate::error::JournalError;
 /// Port of Cassandra's native protocol.
 const DEFAULT_PORT: u16 = 9042;
 const DEFAULT_KEYSPACE: &str = "floodmark";
-/// Maximum length of a keyspace name in Cassandra.
+/// Cassandra's maximum length of a keyspace name, in characters.
 const MAX_KEYSPACE: usize = 48;
 
 const SYNTAX: &str =
-    "write HOST, HOST:PORT or HOST:PORT/KEYSPACE, with an IPv6 address in brackets";
+    "write HOST, HOST:PORT or HOST:PORT/KEYSPACE; enclose an IPv6 address in brackets";
 
 /// Address of a Cassandra node, and a keyspace: `HOST[:PORT][/KEYSPACE]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl FromStr for CassandraAddress {
         let starts_well = keyspace.starts_with(|first: char| first.is_ascii_lowercase());
         if !starts_well || keyspace.len() > MAX_KEYSPACE || !keyspace.bytes().all(is_name) {
             return Err(
-                "a keyspace name starts with a letter and has at most 48 lowercase letters, digits and _",
+                "a keyspace name must start with a letter and contain at most 48 lowercase letters, digits and _",
             );
         }
         Ok(CassandraAddress {
@@ -98,7 +98,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const OPEN_TIMEOUT: Duration = Duration::from_secs(20);
 /// Statement timeout once the journal is open. Cassandra's own timeout is 2 s.
 const TIMEOUT: Duration = Duration::from_millis(2500);
-/// Time to retry a statement after its first failure. The last attempt may end up to 0.6 s later.
+/// Maximum time to retry a statement after its first failure. The last attempt may end up to 0.6 s
+/// later.
 const RETRY_TIME: Duration = Duration::from_secs(3);
 /// Minimum timeout of a retry.
 const MIN_ATTEMPT: Duration = Duration::from_millis(500);
@@ -108,12 +109,12 @@ const RETRY_PAUSE: Duration = Duration::from_millis(100);
 pub(super) struct JournalSession {
     pub(super) address: CassandraAddress,
     node: SocketAddr,
-    /// `None` after a timeout, a failed connection or an invalid response: a late response could
-    /// follow.
+    /// `None` after a timeout, a failed connection or an invalid response, because a late response
+    /// could follow.
     connection: Option<CqlConnection>,
     /// Timeout of an attempt.
     timeout: Duration,
-    /// Time to retry a statement after its first failure.
+    /// Maximum time to retry a statement after its first failure.
     retry_time: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! Takes over a journal and reads it back, and stores batches.
+//! Takes over a journal, reads it back and stores batches.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -197,7 +197,7 @@ impl<S: JournalState> RecoveredBucket<S> {
 /// Maximum length of a batch, in bytes. Cassandra rejects writes larger than half a commit log
 /// segment.
 pub(crate) const MAX_BATCH: usize = 256 << 10;
-/// Maximum total length of the batches in a bucket, in bytes. Recovery reads the batches in one
+/// Maximum total length of the batches in a bucket, in bytes. Recovery reads all of them in one
 /// response.
 const BUCKET_BYTES: usize = 4 << 20;
 /// Maximum number of batches in a bucket.

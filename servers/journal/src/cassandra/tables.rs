@@ -21,17 +21,17 @@ const OWNER: CqlParameter<'static> = CqlParameter::Text("journal");
 /// Describes a bucket that has no epoch.
 pub(super) const MISSING: &str = "it is missing";
 
-/// Describes a bucket that lacks records or an epoch, although Cassandra acknowledged the write.
+/// Describes a bucket that lacks records or an epoch, although Cassandra acknowledged the writes.
 const LOST: &str = "Cassandra has lost acknowledged writes";
 
 /// Statement that stores a batch.
 const STORE: &str = "UPDATE {batches} SET records = ?, total = ? WHERE bucket = ? AND first = ? \
                      IF epoch = ? AND total = ?";
 
-/// The tables of a journal. In the text of a statement, `{owner}` and `{batches}` stand for them.
+/// The tables of a journal. In a statement, `{owner}` and `{batches}` stand for the table names.
 pub(super) struct JournalTables {
     pub(super) session: JournalSession,
-    /// [`STORE`] with the names of the tables.
+    /// [`STORE`] with the table names filled in.
     store: String,
 }
 
@@ -139,7 +139,7 @@ impl JournalTables {
         self.execute_if("create the owner", text, &values).map(drop)
     }
 
-    /// Replaces the owner's epoch with `epoch`, unless it is no longer `previous`.
+    /// Changes the owner's epoch from `previous` to `epoch`, unless another server has changed it.
     pub(super) fn claim(
         &mut self,
         previous: i64,
@@ -387,7 +387,7 @@ impl JournalTables {
     }
 }
 
-/// Replaces `{owner}` and `{batches}` by the names of the tables.
+/// Replaces `{owner}` and `{batches}` with the table names.
 fn named(session: &JournalSession, text: &str) -> String {
     let keyspace = &session.address.keyspace;
     let text = text.replace("{owner}", &format!("{keyspace}.owner"));

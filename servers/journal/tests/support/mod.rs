@@ -62,7 +62,7 @@ impl JournalState for LongSnapshot {
 }
 
 /// Opens a journal. While another test starts a child process, the child briefly shares all locks
-/// of this process, so a directory may be in use for up to a second.
+/// of this process, so the directory may stay locked for up to a second.
 fn open_when_free(
     directory: &Path,
     options: &JournalOptions,

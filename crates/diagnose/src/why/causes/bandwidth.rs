@@ -13,7 +13,7 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
 
 /// Payload of a TCP segment on Ethernet, in bytes. The client's kernel may delay the ACK of a
 /// response that fits into one segment, so unacknowledged bytes of such a response do not indicate
-/// a full link.
+/// a saturated link.
 const SEGMENT: f64 = 1_448.0;
 
 fn detect(facts: &RunFacts<'_>) -> Option<Finding> {

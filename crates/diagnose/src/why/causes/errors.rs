@@ -36,7 +36,7 @@ fn stopped(facts: &RunFacts<'_>) -> Option<Candidate> {
     Some(candidate.at([(StepKind::Errors, Actor::Server)]))
 }
 
-/// Lists the numbers of requests without a response, by reason. Returns an empty text if all
+/// Lists the numbers of requests without a response, by reason. Returns an empty string if all
 /// requests received a response.
 fn unanswered(run: &Run) -> String {
     let counts = &run.requests;
@@ -52,7 +52,8 @@ fn unanswered(run: &Run) -> String {
     outcomes.collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the share of the responses that were failures. Rejections by a rate limiter are none.
+/// Returns the share of the responses that were failures. Rejections by a rate limiter do not count
+/// as failures.
 fn failed_share(run: &Run) -> f64 {
     let (counts, responses) = (&run.requests, responses(run));
     let limited = if is_limited(run) { counts.rejected } else { 0 };

@@ -56,8 +56,8 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     if overflows == 0.0 || overflows / opened.max(1.0) < RARE {
         return ruled_out(figure);
     }
-    // Connections that stay open wait only once. By Little's law, this is the number of connections
-    // that wait for a retry.
+    // Connections that stay open wait only once. By Little's law, `waiting` is the mean number of
+    // connections that wait for a retry.
     let waiting = overflows * SYN_RETRY_S;
     let planned = u64::from(facts.run.plan.connections);
     let stay_open = facts.run.plan.connection_use == ConnectionUse::Kept

@@ -1,4 +1,5 @@
-//! The server reached its limit for concurrent connections, so the others wait to be accepted.
+//! The server reached its limit on concurrent connections, so further connections wait to be
+//! accepted.
 
 use super::*;
 

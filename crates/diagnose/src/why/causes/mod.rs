@@ -59,7 +59,7 @@ use crate::suspicion::{RecentFigures, Suspicion};
 use crate::text::{per_s, percent, plural, show_available, show_idle, show_us};
 use crate::tuning::FullPool;
 
-/// A cause: how a run shows it, and what follows from it.
+/// The specification of a cause: how to detect it, and what follows from it.
 pub(crate) struct CauseSpec {
     pub(crate) cause: Cause,
     pub(crate) place: Place,
@@ -67,13 +67,13 @@ pub(crate) struct CauseSpec {
     /// Detects an interruption of the run. Averages over an interrupted run describe neither the
     /// interruption nor normal operation, so no other cause is evaluated.
     pub(super) interrupts: Option<fn(&RunFacts<'_>) -> Option<Candidate>>,
-    /// Causes that explain this one. The relations have no cycle.
+    /// Causes that explain this one. Chains of explanations have no cycle.
     explained_by: &'static [Cause],
-    /// Returns the effect if one of these causes explains the candidate.
+    /// Returns the effect on the candidate if one of the causes in `explained_by` explains it.
     explanation: fn(&RunFacts<'_>, &Candidate) -> Option<Effect>,
     /// Whether the cause limits throughput.
     pub(crate) is_limit: bool,
-    /// Whether the outcomes of requests show the cause, however short the run is.
+    /// Whether the outcomes of requests show the cause, even in a very short run.
     pub(super) shows_at_once: bool,
     /// Name of the client error that the cause produces, as recorded in `errors`.
     pub(crate) client_error: Option<&'static str>,
@@ -90,7 +90,7 @@ pub(crate) struct CauseSpec {
 pub(super) enum Effect {
     /// A figure rules the candidate out.
     RuledOut(String),
-    /// The candidate accounts for a minor part of the run.
+    /// The candidate accounts for only a minor part of the run.
     Minor,
 }
 
@@ -105,7 +105,7 @@ pub(crate) enum Tuning {
     Raise(fn(&Verdict) -> FullPool),
 }
 
-/// Where a cause is, in the order of the guide.
+/// Place of a cause. The variants are in the order of the guide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Place {
     Client,
@@ -156,7 +156,7 @@ impl CauseSpec {
         }
     }
 
-    /// Detects the cause, and applies the causes that explain it.
+    /// Detects the cause, and applies the effect if another cause explains it.
     fn find(&self, facts: &RunFacts<'_>) -> Option<Finding> {
         let mut candidate = match (self.detect)(facts)? {
             Finding::Limit(candidate) => candidate,
@@ -251,8 +251,8 @@ pub(super) fn find(facts: &RunFacts<'_>) -> Findings {
     findings
 }
 
-/// Returns the place of each cause, the cause, and the causes that explain it, in the order of the
-/// guide.
+/// Returns all causes in the order of the guide. Each item contains the place, the cause, and the
+/// causes that explain it.
 pub fn guide() -> impl Iterator<Item = (&'static str, Cause, &'static [Cause])> {
     let mut specs = ALL;
     specs.sort_by_key(|spec| spec.place);

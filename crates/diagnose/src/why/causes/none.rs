@@ -1,4 +1,4 @@
-//! Open model: the server met the offered rate, so the run shows no limit.
+//! Open model: the server kept up with the offered rate, so the run shows no limit.
 
 use super::*;
 use crate::next::{MET_SHARE, STEP_UP};
@@ -21,7 +21,7 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     ))
 }
 
-/// Returns the candidate for a server that met the offered rate.
+/// Returns the candidate for a server that kept up with the offered rate.
 pub(super) fn met(facts: &RunFacts<'_>) -> Option<Candidate> {
     let offered = facts.offered_per_s?;
     let share = facts.ok_per_s / offered;

@@ -1,6 +1,5 @@
-//! Open model with an external client: the throughput equals the offered rate. The
-//! offered rate is computed from what the client reports, so requests that it never sent are not
-//! visible.
+//! Open model with an external client: the throughput equals the offered rate. The offered rate is
+//! computed from the client's report, so requests that the client never sent are not visible.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Programs outside the experiment take CPU time that client or server need.
+//! Programs outside the experiment take CPU time that the client or the server needs.
 
 use super::*;
 use crate::text::show_processes;

@@ -36,7 +36,7 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
         return ruled_out(figure);
     }
     let source = match &*addresses {
-        "" => "the upstream is unknown, because its connections were too short to be sampled"
+        "" => "the upstream is unknown, because its connections were too short-lived to be sampled"
             .to_owned(),
         addresses => format!("the server has connections to {addresses} (sock_diag)"),
     };

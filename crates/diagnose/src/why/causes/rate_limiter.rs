@@ -19,8 +19,8 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
 }
 
 /// Returns whether the rejections could come from a rate limiter. A rate limiter accepts some
-/// requests every second, or responds with status 429. A server that responds with 503 for a while
-/// has failed.
+/// requests every second, or responds with status 429. A server that responds only with 503 for a
+/// while has failed.
 pub(super) fn is_limited(run: &Run) -> bool {
     let count = |status: u16| run.requests.statuses.get(&status).copied().unwrap_or(0);
     let mut seconds = seconds(run);

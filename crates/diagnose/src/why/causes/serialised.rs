@@ -16,8 +16,8 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     ..CauseSpec::new(Cause::Serialised, Place::Server, detect)
 };
 
-/// Minimum number of samples. If two requests are in the store for a quarter of the time, ten
-/// samples miss this in one of eighteen runs.
+/// Minimum number of samples. If two requests are in the store at once for a quarter of the time,
+/// ten samples miss this in one of eighteen runs.
 const SAMPLES: usize = 10;
 
 fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
@@ -35,7 +35,7 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
 
 /// Detects requests that reach the store one at a time while CPUs are idle and many requests wait.
 ///
-/// At this load a saturated CPU would be busy nearly all the time. CPUs that are idle for a tenth
+/// At this load, a saturated CPU would be busy nearly all the time. CPUs that are idle for a tenth
 /// of the time are therefore not the limit.
 fn one_request_in_store(facts: &RunFacts<'_>) -> Option<Candidate> {
     let samples = &facts.samples;

@@ -57,8 +57,8 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
 }
 
 /// Returns the number of threads that wait for a lock with a timeout, if this suggests an
-/// interpreter lock. CPython waits for its lock with a timeout of 5 ms. HotSpot implements pauses
-/// as such waits.
+/// interpreter lock. CPython waits for its lock with a timeout of 5 ms. HotSpot also implements
+/// pauses in this way, so JVMs are excluded.
 fn interpreter_waits(facts: &RunFacts<'_>) -> Option<f64> {
     let waits = |group: &ThreadGroupFacts| group.blocked_on_kind(WaitKind::TimedLock);
     let waiting: f64 = facts.thread_groups.iter().map(waits).sum();
@@ -77,8 +77,8 @@ fn one_at_a_time(facts: &RunFacts<'_>) -> Option<Finding> {
     // can also be less than the CPU time, which then includes handing over the lock.
     let least = if waits.is_some() { MOST } else { ONE.start };
     let few = least..(2.0 * ONE.end);
-    // One CPU, minus the cost of handovers between threads. An interpreter releases its lock during
-    // system calls.
+    // The threads use about one CPU. Handovers between threads reduce this use. An interpreter that
+    // releases its lock during system calls increases it.
     let beyond = if waits.is_some() { SPARE } else { NOTICEABLE };
     let one_cpu = SATURATED..1.0 + beyond;
     let concurrency = facts

@@ -28,8 +28,7 @@ pub(in crate::why) fn unknown(facts: &RunFacts<'_>) -> Candidate {
         .in_flight
         .is_some_and(|n| n < SAME.start() * f64::from(plan.connections))
     {
-        "check why connections are without a request: how long they take to open and close"
-            .to_owned()
+        "find out why connections are idle: check how long they take to open and close".to_owned()
     } else {
         let twice = plan.connections * 2;
         format!("retry with twice the connections: -c {twice}")

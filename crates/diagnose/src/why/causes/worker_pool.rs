@@ -1,4 +1,4 @@
-//! All worker threads of the server wait, or the server limits itself to a number of requests.
+//! All worker threads of the server wait, or the server limits the number of concurrent requests.
 
 use floodmark_record::verdict::Verdict;
 
@@ -39,7 +39,7 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     })
 }
 
-/// Describes a server that limits its requests in service.
+/// Describes a server that limits the number of requests in service.
 pub(super) fn self_limit(count: f64, figure: &str) -> String {
     format!(
         "the server limits itself to {count:.0} requests at once (a pool or a semaphore): {figure}"

@@ -17,9 +17,9 @@ use crate::why::thresholds::{CONTENDED, MOST, NOTICEABLE, ONE, SATURATED, SPARE,
 /// Numbers of CPUs, and which roles share them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AllowedCpus {
-    /// Number of CPUs on the client's host, as far as known.
+    /// Known number of CPUs on the client's host: those that floodmark, server or store may use.
     pub client_host: f64,
-    /// Number of CPUs on the server's host, as far as known.
+    /// Known number of CPUs on the server's host.
     pub server_host: f64,
     /// Number of CPUs that the client may use.
     pub client: f64,
@@ -27,17 +27,17 @@ pub struct AllowedCpus {
     pub server: f64,
     /// Number of CPUs that the store may use.
     pub store: f64,
-    /// Whether the client may use none of the CPUs of server and store.
+    /// Whether the client is excluded from the CPUs of server and store.
     pub client_has_own: bool,
-    /// Whether server and store may use none of the client's CPUs.
+    /// Whether server and store are excluded from the client's CPUs.
     pub server_has_own: bool,
-    /// Whether the store may use none of the server's CPUs.
+    /// Whether the store is excluded from the server's CPUs.
     pub store_has_own: bool,
 }
 
 impl AllowedCpus {
     /// Derives the CPUs of a run from its placement or, without one, from the CPUs that the kernel
-    /// allowed to each process.
+    /// allowed each process to use.
     pub fn of(run: &Run, environment: &Environment) -> Self {
         let own = environment.cpus.max(1);
         let client = f64::from(run.client_cpus(own));
@@ -275,9 +275,10 @@ impl RunFacts<'_> {
         )
     }
 
-    /// Returns the CPUs that a process may use, minus the CPUs used by `participants` and the CPUs
-    /// taken by the hypervisor. If the participants lack CPU time, the CPUs that other programs use
-    /// are also subtracted. `shared` is the number of CPUs of a host whose CPUs the participants
+    /// Returns the number of CPUs that a process may use, minus the CPUs that other participants
+    /// use and that the hypervisor takes. If the participants lack CPU time, the CPUs that other
+    /// programs use are also subtracted. `participants` is the number of CPUs that the other
+    /// participants use. `shared` is the number of CPUs of a host whose CPUs the participants
     /// share; `None` if only this side of the experiment may use the CPUs.
     ///
     /// Clocks differ, so the CPU use of others can appear to exceed the number of CPUs.
@@ -316,7 +317,8 @@ impl RunFacts<'_> {
     }
 
     /// Returns whether the server is the main consumer of its CPUs, and saturates either the CPUs
-    /// or one thread. Only such a server can be limited by a consumer of the server's CPU time.
+    /// or one thread. Only then can a part of the server's CPU time, such as TLS handshakes, limit
+    /// the run.
     pub fn is_server_saturated(&self, server: &CpuUse) -> bool {
         let all = server.used + self.client_on_server_cpus() + used(&self.store);
         let cpus = server.used >= SATURATED * self.available_to_server_side(server);
@@ -497,7 +499,7 @@ mod tests {
         let [client, server] = available(&run, &environment);
         assert!((client - 1.01).abs() < 0.01, "{client}");
         assert!((server - 1.9).abs() < 0.01, "{server}");
-        // Nothing is known about an older record.
+        // An older record does not contain the allowed CPUs.
         let mut run = run;
         run.server.as_mut().unwrap().seen.allowed_cpus = None;
         assert_eq!(available(&run, &environment), [client, server]);

@@ -16,7 +16,7 @@ use crate::why::thresholds::{LONG_WAIT_S, MOST, NOTICEABLE, RARE, REOPENED, SATU
 pub struct AcceptQueue {
     /// Mean number of waiting connections.
     pub waiting: f64,
-    /// Whether many connections wait, and for longer than ordinary scheduling delays explain.
+    /// Whether many connections wait, and for longer than ordinary scheduling delays can explain.
     pub is_long: bool,
     /// Whether the server is at its limit on open files.
     pub is_out_of_files: bool,
@@ -58,7 +58,7 @@ impl RunFacts<'_> {
     }
 
     /// Returns the number of connections that the client opened, except those that ended with a
-    /// failed request.
+    /// failed request, and their replacements.
     fn opened(&self) -> f64 {
         let broken = 2 * self.broken_connections();
         self.run.connections.opened.saturating_sub(broken) as f64
@@ -187,9 +187,9 @@ pub struct DatabaseSessions {
 }
 
 impl DatabaseSessions {
-    /// Returns the number of waiting sessions from which they limit throughput: half of the
-    /// sessions in use, but at least 0.5 on average. Sessions that are idle in a transaction count
-    /// as in use.
+    /// Returns the minimum number of waiting sessions that limits throughput: half of the sessions
+    /// in use, but at least 0.5 on average. Sessions that are idle in a transaction count as in
+    /// use.
     fn limiting(&self) -> f64 {
         (MOST * (self.active + self.idle_in_transaction)).max(MOST)
     }
@@ -199,7 +199,7 @@ impl DatabaseSessions {
         self.waiting_for_locks >= self.limiting()
     }
 
-    /// Returns whether enough sessions commit to limit throughput.
+    /// Returns whether enough sessions are committing to limit throughput.
     pub fn many_commit(&self) -> bool {
         self.committing >= self.limiting()
     }

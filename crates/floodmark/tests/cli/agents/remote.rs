@@ -179,7 +179,7 @@ fn a_host_without_space_or_program_is_named() {
     load.ends_with(5);
     let printed = load.stderr();
     assert!(
-        printed.contains("agent agent-4: cannot copy floodmark there"),
+        printed.contains("agent agent-4: cannot copy floodmark to the host"),
         "{printed}"
     );
     assert!(printed.contains("No space left on device"), "{printed}");

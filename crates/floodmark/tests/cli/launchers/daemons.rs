@@ -1,4 +1,4 @@
-//! Daemons with their files in a temporary directory.
+//! Daemons whose files are in a temporary directory.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -75,7 +75,7 @@ impl Drop for Daemons {
     }
 }
 
-/// Returns the process IDs of the processes that were started with the directory in an environment
+/// Returns the IDs of the processes that were started with the directory in an environment
 /// variable.
 fn processes_with(directory: &Path) -> Vec<u32> {
     let directory = directory.to_str().unwrap();

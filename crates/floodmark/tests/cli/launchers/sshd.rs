@@ -30,7 +30,7 @@ impl SshServer {
         let known_host = format!("[127.0.0.1]:{number} {host_key}");
         fs::write(path("known_hosts"), known_host).unwrap();
         let programs = Path::new(env!("CARGO_BIN_EXE_floodmark")).parent().unwrap();
-        // sshd would refuse keys in a directory below /tmp in strict mode.
+        // With StrictModes, sshd would reject keys in a directory below /tmp.
         let server = format!(
             "ListenAddress 127.0.0.1:{number}\nHostKey {}\nAuthorizedKeysFile {}\n\
             AuthenticationMethods publickey\nStrictModes no\nUsePAM no\nPidFile none\n\
@@ -59,7 +59,7 @@ impl SshServer {
         SshServer { daemons }
     }
 
-    /// Returns the path of the server's directory, as in the environment of its sessions.
+    /// Returns the path of the server's directory, as set in the environment of its sessions.
     pub fn directory(&self) -> String {
         self.daemons.path("").to_str().unwrap().to_owned()
     }

@@ -178,7 +178,7 @@ fn sigkill(phase: ExperimentPhase) {
     assert_eq!(code, 0, "{printed}");
     assert_eq!(record.runs.len(), 1);
     assert!(
-        printed.contains("left behind when floodmark was killed"),
+        printed.contains("left behind by a killed floodmark process"),
         "{printed}"
     );
     assert_eq!(left(), 0, "{phase:?}: {printed}");

@@ -94,7 +94,7 @@ impl ExperimentDirectory {
         self.begin("--out", arguments)
     }
 
-    /// Starts the experiment and passes the result directory through `flag`.
+    /// Starts the experiment, with the result directory as the value of `flag`.
     fn begin(&self, flag: &str, arguments: &[&str]) -> Child {
         let experiment = self.0.path().join("e.toml");
         // The path of the result directory is relative to the working directory.

@@ -67,7 +67,7 @@ fn loaded_pools(load: &str, options: &str, keys: &str) -> ExperimentDirectory {
 }
 
 impl ExperimentDirectory {
-    /// Starts a tuning and passes the result directory through `flag`.
+    /// Starts a tuning, with the result directory as the value of `flag`.
     fn tune(&self, flag: &str, arguments: &[&str]) -> Child {
         let mut all = vec!["tune", "e.toml", flag, "result"];
         all.extend_from_slice(arguments);

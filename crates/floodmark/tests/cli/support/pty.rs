@@ -132,7 +132,7 @@ impl OnTerminal {
         String::from_utf8_lossy(&self.output.lock().unwrap().bytes).into_owned()
     }
 
-    /// Waits until the screen shows a text. Searching [`OnTerminal::shown`] would miss words,
+    /// Waits until the screen shows `words`. Searching [`OnTerminal::shown`] would miss words,
     /// because the view does not write characters that have not changed.
     pub fn wait_for(&self, words: &str) {
         wait_for(words, || {

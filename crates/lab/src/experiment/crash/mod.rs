@@ -58,7 +58,7 @@ pub fn with_crash_load(trial: &Trial) -> Trial {
 }
 
 impl RunningExperiment<'_> {
-    /// Runs the crash rounds of a trial that the earlier result does not contain.
+    /// Runs those crash rounds of a trial that the earlier result does not contain.
     pub(super) fn crash_rounds(
         &mut self,
         trial: &Trial,
@@ -85,7 +85,7 @@ impl RunningExperiment<'_> {
         let name = format!("{}-1", own.name);
         let earlier = self.runner.earlier;
         let earlier = earlier.and_then(|earlier| earlier.crash_events(&trial.name));
-        // floodmark removes the data of a store that it starts, so the state is new.
+        // A store that floodmark starts is empty, so the state is new.
         let starts_store = (trial.at.store.as_ref()).is_some_and(|store| store.started().is_some());
         let order = match earlier {
             Some(_) if !starts_store => StartOrder::Resumed,
@@ -109,7 +109,8 @@ impl RunningExperiment<'_> {
         if let Some(server) = &mut processes.server {
             check_response(server, &own, hosts)?;
         }
-        // The set may contain items before the first round, also those of an interrupted round.
+        // The set may contain items before the first round, including the items of an interrupted
+        // round.
         let found = processes.items(u64::MAX)?.unwrap_or_default();
         let unused = earlier.map_or(1, |earlier| {
             let ready_within = own.server.start.ready_within();
@@ -159,7 +160,7 @@ struct CrashProcesses<'a, 'b> {
     phase: &'static str,
 }
 
-/// Stopped processes. Dropping this value resumes them.
+/// Processes paused by SIGSTOP. Dropping this value resumes them.
 struct StoppedProcesses(ProcessSet);
 
 impl StoppedProcesses {
@@ -213,7 +214,8 @@ impl CrashProcesses<'_, '_> {
         Ok(())
     }
 
-    /// Records a round. A killed floodmark process loses no complete round.
+    /// Records a round and syncs the events, so that complete rounds survive if floodmark is
+    /// killed.
     fn record(&mut self, round: CrashRound) {
         let event = Event::CrashRound(round);
         self.experiment.directory.append(&event);
@@ -226,8 +228,8 @@ impl CrashProcesses<'_, '_> {
         self.settings.kill == CrashTarget::Server && self.settings.signal != CrashSignal::Stop
     }
 
-    /// Opens the target program of the crash, and all its descendants. Some databases start each
-    /// process in its own group, so a signal to the program's group does not reach them.
+    /// Opens the crash target (server or store) and all its descendants. Some databases start each
+    /// process in its own group, so a signal to the target's group would not reach all processes.
     fn targets(&self) -> Result<ProcessSet, StepError> {
         let pid = match self.settings.kill {
             CrashTarget::Server => self.server.as_ref().map(RunningProgram::pid),
@@ -237,7 +239,7 @@ impl CrashProcesses<'_, '_> {
         ProcessSet::open(&pids).map_err(|error| unsignaled("find", &error))
     }
 
-    /// Stops the program that fails, and its descendants.
+    /// Pauses the crash target and its descendants with SIGSTOP.
     fn stop(&self) -> Result<StoppedProcesses, StepError> {
         let stopped = StoppedProcesses(self.targets()?);
         match stopped.0.signal(Signal::STOP) {
@@ -246,14 +248,14 @@ impl CrashProcesses<'_, '_> {
         }
     }
 
-    /// Ends the program that fails, and its descendants, with the signal of the experiment.
+    /// Ends the crash target and its descendants with the experiment's signal.
     fn end(&mut self) -> Result<(), StepError> {
         let targets = self.targets()?;
         let signal = match self.settings.signal {
             CrashSignal::Term => Signal::TERM,
             CrashSignal::Kill | CrashSignal::Stop => Signal::KILL,
         };
-        // Stopping the program sends SIGTERM. A second SIGTERM could end a clean shutdown.
+        // `program.stop` below sends SIGTERM. A second SIGTERM could cut a clean shutdown short.
         if signal == Signal::KILL {
             let signaled = targets.signal(signal);
             signaled.map_err(|error| unsignaled("end", &error))?;
@@ -269,7 +271,7 @@ impl CrashProcesses<'_, '_> {
             let problem = format!("{}: {what}", self.trial.name);
             self.experiment.listener.on_problem(&problem);
         }
-        // Descendants that outlive the program would keep its port.
+        // Descendants that outlive the program could keep its port in use.
         let _ = targets.signal(Signal::KILL);
         match targets.wait(KILL_TIMEOUT) {
             Ok(true) => Ok(()),
@@ -282,8 +284,8 @@ impl CrashProcesses<'_, '_> {
         }
     }
 
-    /// Starts the ended program again. A store must accept connections; the load shows when a
-    /// server is ready.
+    /// Restarts the crash target, and waits until a store accepts connections. Does not wait for a
+    /// server, because the load shows when the server is ready.
     fn restart(&mut self) -> Result<(), StepError> {
         let runner = self.experiment.runner;
         match (self.settings.kill, &mut self.store, &self.trial.at.store) {
@@ -343,7 +345,7 @@ impl CrashProcesses<'_, '_> {
         Some(format!("{name}: the store {store} exited {phase} {exit}"))
     }
 
-    /// Describes a server that does not answer after a restart.
+    /// Describes a server that does not recover after the restart.
     fn not_recovered(&mut self, within: Duration) -> String {
         let last_words = self.server.as_mut().map(RunningProgram::last_words);
         format!(

@@ -1,9 +1,9 @@
-//! One crash round: load, signal, restart under load, recovery, and the judgment of its responses.
-//! The seed determines the time of the signal.
+//! One crash round: load, signal, restart under load, recovery, and judgment of the responses. The
+//! seed determines the time of the signal.
 //!
-//! A check must provide the acknowledged requests, the number of unknown ones, and what the state
-//! contained after the restart. The checks of counters get the recovered state from the responses
-//! after the restart. The check of a set reads its items back.
+//! A check must provide the acknowledged requests, the number of unknown requests, and the state
+//! after the restart. Counter checks get this state from the responses after the restart. The set
+//! check reads the items back.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -162,7 +162,8 @@ impl NextRound {
         let (trial, number) = (&processes.trial.name, self.number);
         let unjudged = |why| format!("{trial}: crash round {number}: {why}");
         let mut judged = judge(check, &bytes, &round, end, found, api).map_err(unjudged)?;
-        // A wrong load would waste all rounds. Later rounds can be inconclusive by chance.
+        // Fail only on the first round: an unsuitable load would waste all rounds, but later rounds
+        // can be inconclusive by chance.
         if number == 1 && judged.findings.is_inconclusive() {
             return Err(unjudged(inconclusive(check)).into());
         }
@@ -305,7 +306,7 @@ struct JudgedRound {
 }
 
 /// Judges a round from the content of its response file. `found` contains the items that were read
-/// back after the load; `None` for other checks than that of a set. `api` is the state of an API
+/// back after the load; `None` for checks other than the set check. `api` is the state of an API
 /// that a check file describes.
 ///
 /// # Errors

@@ -338,12 +338,12 @@ struct RingSlot {
     connecting: bool,
     /// Whether a receive is armed.
     receiving: bool,
-    /// Whether a watched send is in progress.
+    /// Whether a watched send (see [`Uring::push_send`]) is in progress.
     sending: bool,
     /// The latest request. It contains the bytes that the socket has not accepted yet.
     request: Option<SharedBytes>,
-    /// Number of request bytes that the socket has accepted. If a send caused no completion, the
-    /// socket has accepted all bytes.
+    /// Number of request bytes that the socket has accepted, according to completions. A send
+    /// without a completion was accepted completely.
     sent: usize,
 }
 
@@ -352,7 +352,7 @@ struct RingSlot {
 enum Descriptor {
     #[default]
     None,
-    /// The socket is in the ring's table. Its index is the slot.
+    /// The socket is in the ring's table. Its index in the table is the slot's index.
     Direct,
     /// The socket has an ordinary descriptor, because some options must be set before the connect.
     Plain(Socket),
@@ -361,10 +361,10 @@ enum Descriptor {
 /// State of receives with timestamps.
 struct Stamping {
     stamps: Stamps,
-    /// Message header of a receive, which also reserves space for control data.
+    /// Message header for receives. It also specifies the space for control data.
     /// The kernel reads this header when a receive is submitted.
     message: Box<libc::msghdr>,
-    /// Wall-clock time, read directly before the worker's clock timed the last batch.
+    /// Wall-clock time, read immediately before the time of the last batch ([`Uring::taken`]).
     wall: Duration,
 }
 
@@ -381,7 +381,7 @@ impl Stamping {
     }
 }
 
-/// Meaning of a completion for the engine.
+/// What a completion means to the engine.
 enum RingEvent {
     /// The completion belongs to a closed connection, or there is nothing to report.
     Nothing,
@@ -432,7 +432,8 @@ impl Uring {
         RingEvent::Other(Completion::ConnectFailed { slot, error })
     }
 
-    /// Handles the end of a watched send, or of a send that the socket did not accept completely.
+    /// Handles the completion of a watched send, or of a send that the socket did not accept
+    /// completely.
     fn sent(&mut self, slot: Slot, result: i32) -> RingEvent {
         let entry = &mut self.slots[slot as usize];
         entry.sending = false;

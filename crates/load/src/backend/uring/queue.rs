@@ -141,9 +141,10 @@ impl Uring {
 
     /// Connects the slot's socket, which is in the ring's table, from `source`.
     ///
-    /// The bind and the connect form a chain, which is submitted as a whole. If the bind fails, the
-    /// connect is cancelled; otherwise the kernel would choose a source address. Only the failed
-    /// operation of a chain is reported.
+    /// The socket option, the bind and the connect form a chain, which is submitted as a whole. If
+    /// the bind fails, the kernel cancels the connect. Without a chain, the connect would use a
+    /// source address that the kernel chooses. If an operation in the chain fails, only this
+    /// operation is reported.
     /// [`Uring::push_socket`] explains why the chain does not include the socket's creation.
     pub(super) fn push_connect_from(&mut self, slot: Slot, source: IpAddr) {
         let generation = self.slots[slot as usize].generation;
@@ -264,8 +265,8 @@ pub(super) fn passing(error: &io::Error) -> bool {
     )
 }
 
-/// Operation of a completion. The user data of a completion identifies its operation and
-/// connection.
+/// The operation that a completion reports. The user data of a completion identifies the operation
+/// and the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
 pub(super) enum RingOperation {
@@ -310,8 +311,8 @@ pub(super) fn next_generation(generation: u32) -> u32 {
 }
 
 /// Source addresses for bind operations that the kernel has not read yet.
-/// The kernel copies an address when the bind is submitted, so the list is as long as the
-/// submission queue.
+/// The kernel copies an address when the bind is submitted, so a list with the length of the
+/// submission queue is long enough.
 pub(super) struct Addresses {
     held: Box<[SockAddr]>,
     next: usize,

@@ -138,7 +138,7 @@ const MOST_BINS: f64 = 60.0;
 /// recorded histogram visible.
 const LEAST_RATIO: f64 = 1.005;
 
-/// The axis is linear if the ratio of the largest to the smallest time is at most this value.
+/// Maximum ratio of the largest to the smallest time on a linear axis.
 const NARROW: f64 = 4.0;
 
 /// Returns the histogram, or `None` if all times are above the timeout.
@@ -148,7 +148,7 @@ fn bins(timed: &[(usize, TimedRun<'_>)]) -> Option<Chart> {
     let times = || known.iter().flatten().map(|(us, _)| *us);
     let least = times().min_by(f64::total_cmp)?;
     let largest = times().max_by(f64::total_cmp)?;
-    // Times on the border of a bin belong to the upper one.
+    // Extend the range: a time on the boundary of two bins belongs to the upper bin.
     let (from, to) = (least / LEAST_RATIO, largest * LEAST_RATIO);
     let bins = ((to / from).ln() / LEAST_RATIO.ln())
         .clamp(1.0, MOST_BINS)

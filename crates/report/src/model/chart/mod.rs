@@ -1,7 +1,7 @@
 //! Charts: curves on axes, with notes.
 //!
-//! A plotting library's ticks format units differently from the tables, and a damaged record can
-//! make the library search for ticks endlessly.
+//! Charts don't use a plotting library: its ticks would format units differently from the tables,
+//! and a damaged record could make it search for ticks endlessly.
 
 pub(crate) mod distribution;
 pub(crate) mod over_time;
@@ -157,7 +157,7 @@ impl ChartMark {
     }
 }
 
-/// Returns a note if a chart cannot show all of `curves` curves.
+/// Returns a note if `curves` exceeds the number of curves that a chart can show.
 pub(crate) fn more_in_table(curves: usize) -> Option<String> {
     let more = curves.checked_sub(MAX_CURVES).filter(|more| *more > 0)?;
     Some(format!("{more} more in the table."))
@@ -459,8 +459,8 @@ impl Axis {
         Axis::of_decades(least.max(1e-3), largest)
     }
 
-    /// Returns a logarithmic axis in microseconds. Both ends are 1, 2 or 5 times a power of ten: at
-    /// or below `least`, and at or above `largest`.
+    /// Returns a logarithmic axis in microseconds. Its ends are 1, 2 or 5 times a power of ten: the
+    /// lower end is at most `least`, and the upper end is at least `largest`.
     pub(crate) fn of_decades(least: f64, largest: f64) -> Self {
         let first = (least.log10() - 1e-9).floor() as i32;
         let last = (largest.log10() + 1e-9).ceil() as i32;
@@ -505,7 +505,7 @@ impl Axis {
     pub(crate) fn of_shares(decades: f64) -> Self {
         let ticks = (0..=decades.floor() as usize).map(|n| {
             let label = match n {
-                // Drop ticks whose long labels would overlap.
+                // Omit long labels that would overlap.
                 n if decades > 5.0 && n > 3 && n % 2 == 0 => String::new(),
                 0 => "0 %".to_owned(),
                 1 => "90 %".to_owned(),
@@ -534,7 +534,7 @@ fn round_step(rough: f64) -> f64 {
         .unwrap_or(of[3])
 }
 
-/// Formats a count in the notation of the flags: `150k`, `2.5M`, `0.5`.
+/// Formats a count as in command-line flags: `150k`, `2.5M`, `0.5`.
 fn label_count(value: f64) -> String {
     let (value, unit) = match value {
         v if v >= 1e12 => (v / 1e12, "T"),

@@ -392,8 +392,8 @@ fn cpu_charts(time: &TimeAxis, run: &Run, environment: &Environment) -> Vec<Char
     charts.into_iter().flatten().collect()
 }
 
-/// Returns the CPU use of participants on one host. Other programs and idle CPUs are included if
-/// the host was monitored.
+/// Returns a chart of the CPU use on one host. Includes other programs and idle CPUs if the host
+/// was monitored.
 fn cpu_chart(
     time: &TimeAxis,
     run: &Run,
@@ -423,7 +423,7 @@ fn cpu_chart(
         let idle = rest(&parts, &|_| Some(f64::from(host.cpus)));
         parts.push(("idle", idle));
     }
-    // A stack needs all of its parts. Rows without one of them are gaps.
+    // A stack needs all of its parts, so rows that lack a part are gaps.
     let is_known = |i: usize| parts.iter().all(|(_, steps)| steps[i].value.is_some());
     let curves: Vec<Curve> = parts
         .iter()
@@ -475,7 +475,7 @@ fn mean(run: &Run, seen: &Observation, row: &CurveStep) -> Option<f64> {
     (length_s > 0.0).then(|| sum / length_s)
 }
 
-/// Maximum number of columns; more would make the page large.
+/// Maximum number of columns in a heat map; more would make the page too large.
 const MAX_COLUMNS: usize = 120;
 
 /// Number of intensities.
@@ -521,7 +521,7 @@ fn heat_map(time: &TimeAxis, run: &Run) -> Option<Chart> {
     )
 }
 
-/// Merges consecutive rows into one column. The drain after the last second has none.
+/// Merges consecutive rows into one column. The drain after the last second gets no column.
 fn column(rows: &[SeriesRow]) -> Option<(f64, f64, TimeBuckets)> {
     const SHORTEST_S: f64 = 0.1;
     let (first, last) = (rows.first()?, rows.last()?);
@@ -549,7 +549,7 @@ const ADJACENT_S: f64 = 1e-3;
 /// short, so a step must also be less than half as long as the preceding one to count as too short.
 const SLIVER_S: f64 = 0.05;
 
-/// Method of merging several measurements into one step.
+/// Method for merging several measurements into one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Aggregation {
     /// Mean weighted by length; used for rates and CPU.
@@ -704,7 +704,7 @@ fn steps(run: &Run, seen: &Observation) -> impl Iterator<Item = CurveStep> {
     seen.values.iter().enumerate().map(step)
 }
 
-/// Maximum share of warm-up in a sample that is drawn as part of the measurement.
+/// Maximum share of warm-up time in a sample that is drawn as part of the measurement.
 const OF_WARMUP: f64 = 0.05;
 
 /// Maximum number of charts. The record contains all metrics.
@@ -739,8 +739,8 @@ fn priority(metric: &Metric) -> usize {
     position.unwrap_or(first.len())
 }
 
-/// Returns the factor from recorded values to displayed ones, their unit and their quantity. A
-/// counter becomes a rate.
+/// Returns the factor that converts recorded values to displayed values, and the unit and quantity
+/// of the displayed values. A counter becomes a rate.
 fn display(key: &Observation) -> (f64, String, Quantity) {
     let unit = key.metric.unit();
     let per_s = 1e3 / key.step_ms.max(1) as f64;
@@ -843,7 +843,7 @@ fn observed_chart(time: &TimeAxis, drawn: &[NamedRun<'_>], key: &Observation) ->
     }
 }
 
-/// Returns the chart with the metric's limit, if the metric comes close to it.
+/// Adds the metric's limit to the chart if the metric comes close to the limit.
 fn with_metric_limit(chart: Chart, run: &Run, metric: &Metric) -> Chart {
     const NEAR: f64 = 0.4;
     let limit = limit_of(metric).and_then(|(limit, label)| {
@@ -860,16 +860,16 @@ fn with_metric_limit(chart: Chart, run: &Run, metric: &Metric) -> Chart {
     }
 }
 
-/// Maximum ratio of a limit to the highest throughput. A farther limit would flatten the curve.
+/// Maximum ratio of a limit to the highest throughput. A higher limit would flatten the curve.
 const FARTHEST_LIMIT: f64 = 2.0;
 
-/// Minimum share of a step that a garbage collection takes to be marked.
+/// Minimum share of a step that garbage collection must take for the step to be marked.
 const LONG_COLLECTION: f64 = 0.2;
 
 /// Maximum number of marked ranges. More would be narrower than a pixel.
 const MAX_BANDS: usize = 40;
 
-/// Returns the chart with the verdict's limit of throughput, if the axis can show it.
+/// Adds the verdict's throughput limit to the chart if the axis can show it.
 fn with_limit(chart: Chart, run: &Run) -> Chart {
     let limit = run.verdict.as_ref();
     let limit = limit.and_then(|verdict| Some((verdict.limit_per_s?, verdict.cause)));
@@ -882,7 +882,8 @@ fn with_limit(chart: Chart, run: &Run) -> Chart {
     }
 }
 
-/// Returns the start of the first second with failed requests, if the first second has none.
+/// Returns the start of the first second with failed requests, or `None` if this is the run's first
+/// second or if no request failed.
 fn first_failure_s(run: &Run) -> Option<f64> {
     let first = run.series.iter().position(|row| row.failed > 0)?;
     (first > 0).then(|| run.series[first].from_s)
@@ -926,7 +927,7 @@ fn bands(run: &Run) -> Vec<ChartBand> {
     bands
 }
 
-/// Returns whether a step of the verdict's path is about a metric.
+/// Returns whether a step of the verdict's path refers to a metric.
 fn is_cited(run: &Run, metric: &Metric) -> bool {
     let Some(verdict) = &run.verdict else {
         return false;
