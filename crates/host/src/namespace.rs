@@ -4,24 +4,18 @@
 //! it open.
 
 use std::fs::{self, File};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::sync::Arc;
 use std::{io, thread};
 
-use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
-};
-use netlink_packet_route::address::{AddressAttribute, AddressMessage};
-use netlink_packet_route::link::{
-    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
-};
-use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
-use netlink_sys::protocols::NETLINK_ROUTE;
-use netlink_sys::{Socket, SocketAddr};
+use libc::{NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST};
 use rustix::net::netdevice::name_to_index;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with,
+};
 use rustix::process::{getegid, geteuid};
 use rustix::thread::{
     CapabilitySet, LinkNameSpaceType, UnshareFlags, capabilities, move_into_link_name_space,
@@ -149,66 +143,82 @@ pub fn pair() -> io::Result<(Arc<Namespace>, Arc<Namespace>)> {
 
 /// Creates a pair of interfaces, one in this thread's namespace and the other in `other`.
 fn join(other: &Namespace) -> io::Result<()> {
-    let name = || LinkAttribute::IfName(INTERFACE.to_owned());
-    let mut peer = LinkMessage::default();
-    peer.attributes = vec![name(), LinkAttribute::NetNsFd(other.fd().as_raw_fd())];
-    let mut link = LinkMessage::default();
-    let veth = InfoData::Veth(InfoVeth::Peer(peer));
-    let info = vec![LinkInfo::Kind(InfoKind::Veth), LinkInfo::Data(veth)];
-    link.attributes = vec![name(), LinkAttribute::LinkInfo(info)];
-    request(
-        RouteNetlinkMessage::NewLink(link),
-        NLM_F_CREATE | NLM_F_EXCL,
-    )
+    let name = || attribute(libc::IFLA_IFNAME, INTERFACE.as_bytes());
+    let namespace = other.fd().as_raw_fd().to_ne_bytes();
+    let namespace = attribute(libc::IFLA_NET_NS_FD, &namespace);
+    let peer = [link(0, 0), name(), namespace].concat();
+    let data = attribute(libc::IFLA_INFO_DATA, &attribute(VETH_INFO_PEER, &peer));
+    let info = [attribute(libc::IFLA_INFO_KIND, b"veth"), data].concat();
+    let pair = [link(0, 0), name(), attribute(libc::IFLA_LINKINFO, &info)].concat();
+    request(libc::RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, &pair)
 }
 
 /// Adds an address to an interface.
 fn add_address(interface: &str, address: Ipv4Addr) -> io::Result<()> {
-    let mut message = AddressMessage::default();
-    message.header.family = AddressFamily::Inet;
-    message.header.prefix_len = PREFIX;
-    message.header.index = index(interface)?;
-    let address = IpAddr::V4(address);
-    message.attributes = vec![
-        AddressAttribute::Local(address),
-        AddressAttribute::Address(address),
-    ];
-    let message = RouteNetlinkMessage::NewAddress(message);
-    request(message, NLM_F_CREATE | NLM_F_EXCL)
+    // struct ifaddrmsg: family, length of the prefix, flags, scope, index.
+    let mut message = vec![libc::AF_INET as u8, PREFIX, 0, 0];
+    message.extend(index(interface)?.to_ne_bytes());
+    for kind in [libc::IFA_LOCAL, libc::IFA_ADDRESS] {
+        message.extend(attribute(kind, &address.octets()));
+    }
+    request(libc::RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, &message)
 }
 
 /// Brings an interface up.
 fn set_up(interface: &str) -> io::Result<()> {
-    let mut link = LinkMessage::default();
-    link.header.index = index(interface)?;
-    link.header.flags = LinkFlags::Up;
-    link.header.change_mask = LinkFlags::Up;
-    request(RouteNetlinkMessage::SetLink(link), 0)
+    let link = link(index(interface)?, libc::IFF_UP as u32);
+    request(libc::RTM_SETLINK, 0, &link)
 }
 
 fn index(interface: &str) -> io::Result<u32> {
     Ok(name_to_index(UnixDatagram::unbound()?, interface)?)
 }
 
-/// Sends a request in the network namespace of this thread, and waits for the reply (rtnetlink(7)).
-fn request(what: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
-    let mut message = NetlinkMessage::from(what);
-    message.header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
-    message.finalize();
-    let mut bytes = vec![0; message.buffer_len()];
-    message.serialize(&mut bytes);
-    let mut socket = Socket::new(NETLINK_ROUTE)?;
-    socket.bind_auto()?;
-    socket.connect(&SocketAddr::new(0, 0))?;
-    socket.send(&bytes, 0)?;
-    let (reply, _) = socket.recv_from_full()?;
-    let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
-    let reply = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&reply)
-        .map_err(|error| invalid(error.to_string()))?;
-    match reply.payload {
-        NetlinkPayload::Error(error) if error.code.is_none() => Ok(()),
-        NetlinkPayload::Error(error) => Err(error.to_io()),
-        _ => Err(invalid("the kernel sent no acknowledgement".to_owned())),
+/// Size of `struct nlmsghdr`, which precedes each message.
+const HEAD: usize = 16;
+
+/// Attribute of a veth interface that contains its peer (`linux/veth.h`).
+const VETH_INFO_PEER: u16 = 1;
+
+/// Returns a `struct ifinfomsg` that sets flags of the interface with this index.
+fn link(index: u32, flags: u32) -> Vec<u8> {
+    // Family and type, index, flags, mask of the flags to change.
+    [0, index, flags, flags].map(u32::to_ne_bytes).concat()
+}
+
+/// Returns an attribute, padded to a multiple of 4 bytes (rtnetlink(7)).
+fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    let length = value.len() as u16 + 4;
+    let mut bytes = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
+    bytes.extend(value);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
+/// Sends a request in the network namespace of this thread, and waits for the reply (netlink(7)).
+fn request(message: u16, flags: libc::c_int, body: &[u8]) -> io::Result<()> {
+    // The default protocol of the family is NETLINK_ROUTE.
+    let (family, kind) = (AddressFamily::NETLINK, SocketType::RAW);
+    let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
+    let flags = (NLM_F_REQUEST | NLM_F_ACK | flags) as u16;
+    // struct nlmsghdr: length, type, flags, sequence number, port.
+    let mut bytes = (HEAD as u32 + body.len() as u32).to_ne_bytes().to_vec();
+    bytes.extend([message.to_ne_bytes(), flags.to_ne_bytes()].concat());
+    bytes.resize(HEAD, 0);
+    bytes.extend(body);
+    send(&socket, &bytes, SendFlags::empty())?;
+    // An acknowledgement contains an error number, which is 0 on success, and the request.
+    let mut reply = vec![0; HEAD + 4 + bytes.len()];
+    recv(&socket, &mut reply[..], RecvFlags::empty())?;
+    let kind = u16::from_ne_bytes([reply[4], reply[5]]);
+    let error = i32::from_ne_bytes([0, 1, 2, 3].map(|at| reply[HEAD + at]));
+    match (i32::from(kind), error) {
+        (libc::NLMSG_ERROR, 0) => Ok(()),
+        (libc::NLMSG_ERROR, error) => Err(io::Error::from_raw_os_error(-error)),
+        _ => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the kernel sent no acknowledgement",
+        )),
     }
 }
 
@@ -216,7 +226,7 @@ fn request(what: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
 mod tests {
     use super::*;
     use std::io::{Read, Write};
-    use std::net::{TcpListener, TcpStream};
+    use std::net::{IpAddr, TcpListener, TcpStream};
 
     #[test]
     #[cfg_attr(
