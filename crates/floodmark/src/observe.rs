@@ -250,8 +250,7 @@ impl LineFile {
         if self.closed {
             return Ok(());
         }
-        let mut text = serde_json::to_vec(line).map_err(Ending::internal)?;
-        text.push(b'\n');
+        let text = line.to_line().map_err(Ending::internal)?;
         match self.to.write_all(&text).and_then(|()| self.to.flush()) {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => {
                 self.closed = true;

@@ -64,12 +64,8 @@ fn run_alone() -> Result<(), Ending> {
     reader.map_err(no_thread)?;
     let lost = stop.clone();
     let emit = |event: Event| {
-        let written = serde_json::to_vec(&event)
-            .map_err(io::Error::from)
-            .and_then(|mut line| {
-                line.push(b'\n');
-                write_line(&line)
-            });
+        let line = event.to_line().map_err(io::Error::from);
+        let written = line.and_then(|line| write_line(&line));
         if written.is_err() {
             lost.stop();
         }
@@ -131,7 +127,7 @@ fn read_line() -> Result<String, Ending> {
 
 /// Reads the worker's input, which starts with `line` and may continue on stdin.
 fn read_input(line: &str) -> Result<WorkerInput, Ending> {
-    let mut input = WorkerInput::from_json(line).map_err(|e| {
+    let mut input = WorkerInput::from_json(line.as_bytes()).map_err(|e| {
         Ending::usage(format!(
             "worker: stdin does not start with a valid plan: {e}; use floodmark load"
         ))

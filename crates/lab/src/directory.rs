@@ -121,8 +121,7 @@ impl Directory {
     }
 
     fn write(&mut self, event: &Event) -> io::Result<()> {
-        let mut line = serde_json::to_vec(event)?;
-        line.push(b'\n');
+        let line = event.to_line()?;
         self.events.write_all(&line).inspect_err(|_| {
             // Readers ignore an incomplete last line if it cannot be removed.
             let _ = self.events.set_len(self.length);
@@ -156,7 +155,8 @@ impl Directory {
     /// # Errors
     /// The file cannot be written.
     pub fn write_record(&self, record: &Record) -> Result<(), FileError> {
-        serde_json::to_vec_pretty(record)
+        record
+            .to_json()
             .map_err(io::Error::from)
             .and_then(|bytes| replace_file(&self.path.join(RECORD), &bytes))
             .map_err(|error| self.unwritable(error))

@@ -110,7 +110,7 @@ fn read_file(path: &Path) -> Result<Record, FileError> {
         );
         return Err(FileError::in_file(path, what));
     }
-    let mut record: Record = serde_json::from_slice(&bytes).map_err(|error| {
+    let mut record = Record::from_json(&bytes).map_err(|error| {
         let text = error.to_string();
         // Omit the position from the message, because `place` contains it.
         let reason = text.split(" at line ").next().unwrap_or_default();
@@ -121,7 +121,6 @@ fn read_file(path: &Path) -> Result<Record, FileError> {
             ),
         }
     })?;
-    // Deserialization has converted the fields of earlier versions.
     record.schema = SCHEMA_VERSION;
     Ok(record)
 }

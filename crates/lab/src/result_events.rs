@@ -159,7 +159,7 @@ pub fn each_event(
         line.clear();
         let complete = read_line(&mut reader, &mut line, EVENT_LIMIT)
             .map_err(|error| FileError::on_line(path, number, error))?;
-        match serde_json::from_slice(&line) {
+        match Event::from_line(&line) {
             Ok(event) => on(event),
             // The process or the host died while the line was being written.
             Err(_) if !complete => break,

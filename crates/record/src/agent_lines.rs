@@ -110,7 +110,7 @@ impl AgentLine {
     /// # Errors
     /// An event cannot be written as JSON.
     pub fn encode(&self) -> Result<Vec<u8>, serde_json::Error> {
-        let mut line = match self {
+        let line = match self {
             AgentLine::Hello(hello) => format!("hello {}", serde_json::to_string(hello)?),
             AgentLine::Refused(reason) => format!("refused {}", reason.replace('\n', " ")),
             AgentLine::Pong { sent_ns, agent_ns } => format!("pong {sent_ns} {agent_ns}"),
@@ -120,10 +120,9 @@ impl AgentLine {
             AgentLine::Responses(bytes) => {
                 format!("responses {}", Base64Display::new(bytes, &STANDARD))
             }
-            AgentLine::Event(event) => serde_json::to_string(event)?,
+            AgentLine::Event(event) => return event.to_line(),
         };
-        line.push('\n');
-        Ok(line.into_bytes())
+        Ok((line + "\n").into_bytes())
     }
 
     /// Reads a line without its line feed.
@@ -138,21 +137,23 @@ impl AgentLine {
         let invalid = |error: serde_json::Error| fault(&error);
         let unknown = || fault(&"unexpected text on stdout; only the agent may write there");
         if line.first() == Some(&b'{') {
-            return serde_json::from_slice(line)
-                .map(AgentLine::Event)
+            return Event::from_line(line)
+                .map(|event| AgentLine::Event(Box::new(event)))
                 .map_err(invalid);
         }
         let text = std::str::from_utf8(line).map_err(|_| unknown())?;
         let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
         let (first, second) = rest.split_once(' ').unwrap_or((rest, ""));
         Ok(match word {
-            "hello" => AgentLine::Hello(serde_json::from_str(rest).map_err(invalid)?),
+            "hello" => AgentLine::Hello(serde_json::from_slice(rest.as_bytes()).map_err(invalid)?),
             "refused" => AgentLine::Refused(rest.to_owned()),
             "pong" => AgentLine::Pong {
                 sent_ns: first.parse().map_err(|_| unknown())?,
                 agent_ns: second.parse().map_err(|_| unknown())?,
             },
-            "checkup" => AgentLine::Checkup(serde_json::from_str(rest).map_err(invalid)?),
+            "checkup" => {
+                AgentLine::Checkup(serde_json::from_slice(rest.as_bytes()).map_err(invalid)?)
+            }
             "waiting" => AgentLine::Waiting,
             "began" => AgentLine::Began {
                 agent_ns: first.parse().map_err(|_| unknown())?,

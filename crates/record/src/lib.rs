@@ -9,7 +9,7 @@
 //! - the input of a worker and its reports: [`plan`], [`worker_input`], [`events`]
 //! - the parts of a run: [`host`], [`metric`], [`watch`], [`verdict`]; then [`run`]
 //! - results of several runs: [`comparison`], [`experiment`], [`capacity`], [`gate`], [`tuning`]
-//! - [`stream`], from which the [`result`] is derived
+//! - [`stream`], from which the [`result`] is derived; `json` reads and writes both
 //!
 //! Invariants: this crate does no I/O except reading and writing records, and it judges nothing.
 
@@ -29,6 +29,7 @@ pub mod gate;
 pub mod grouped;
 pub mod host;
 pub mod interval;
+mod json;
 pub mod kept;
 pub mod metric;
 mod names;

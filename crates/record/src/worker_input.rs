@@ -99,9 +99,9 @@ impl WorkerInput {
     /// Reads the output of [`WorkerInput::to_json`].
     ///
     /// # Errors
-    /// The text is not an input.
-    pub fn from_json(text: &str) -> serde_json::Result<Self> {
-        let InputLine { mut input, bodies } = serde_json::from_str(text)?;
+    /// The JSON is not an input.
+    pub fn from_json(text: &[u8]) -> serde_json::Result<Self> {
+        let InputLine { mut input, bodies } = serde_json::from_slice(text)?;
         input.bodies().for_each(|body| body.restore(&bodies));
         Ok(input)
     }
@@ -150,8 +150,7 @@ mod tests {
             anyway: true,
             other: Some(other),
         };
-        let json = String::from_utf8(input.to_json().unwrap()).unwrap();
-        let mut read = WorkerInput::from_json(&json).unwrap();
+        let mut read = WorkerInput::from_json(&input.to_json().unwrap()).unwrap();
         assert_eq!(
             read.plan.request.body.bytes(),
             input.plan.request.body.bytes()

@@ -311,7 +311,7 @@ impl LineCopier {
                 return;
             }
             let now_ns = monotonic_ns();
-            let copied = match serde_json::from_slice(&line) {
+            let copied = match ObserverLine::from_line(&line) {
                 Ok(ObserverLine::Pong {
                     sent_ns,
                     monotonic_ns,
@@ -359,8 +359,7 @@ impl LineCopier {
         };
         self.clock = AgentClock::default();
         self.offset = Some(offset);
-        let mut line = serde_json::to_vec(&ObserverLine::Offset(offset))?;
-        line.push(b'\n');
+        let line = ObserverLine::Offset(offset).to_line()?;
         self.output.write_all(&line)
     }
 }

@@ -147,7 +147,7 @@ fn read_events(stdout: impl Read, events: &SyncSender<Result<Event, String>>) {
     loop {
         line.clear();
         let event = match read_line(&mut reader, &mut line, EVENT_LIMIT) {
-            Ok(true) => serde_json::from_slice(&line).map_err(|error| error.to_string()),
+            Ok(true) => Event::from_line(&line).map_err(|error| error.to_string()),
             Ok(false) => return,
             Err(error) => Err(error.to_string()),
         };

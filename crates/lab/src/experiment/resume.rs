@@ -251,6 +251,6 @@ fn comparable(plan: &Plan) -> Option<Plan> {
         ..plan.clone()
     };
     plan.target.resolve_us = None;
-    let text = serde_json::to_string(&plan).ok()?;
-    serde_json::from_str(&text).ok()
+    let json = serde_json::to_vec(&plan).ok()?;
+    serde_json::from_slice(&json).ok()
 }

@@ -165,7 +165,7 @@ impl ObserverFile {
     }
 
     fn take(&mut self, line: &[u8]) -> Result<(), String> {
-        let line: ObserverLine = serde_json::from_slice(line)
+        let line = ObserverLine::from_line(line)
             .map_err(|error| format!("not a line written by floodmark observe ({error})"))?;
         match line {
             ObserverLine::Opened(_) => {
@@ -237,7 +237,7 @@ fn unreadable(path: &Path, error: io::Error) -> FileError {
 
 /// Parses the first line.
 fn parse_opened(line: &[u8]) -> Result<ObserverOpened, String> {
-    if let Ok(ObserverLine::Opened(opened)) = serde_json::from_slice(line)
+    if let Ok(ObserverLine::Opened(opened)) = ObserverLine::from_line(line)
         && opened.schema == OBSERVER_FILE_VERSION
     {
         return Ok(*opened);
