@@ -1,12 +1,12 @@
 //! System calls that the standard library lacks: clocks, kernel timestamps, limits, priorities.
 
-use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process, setpriority_process};
-use rustix::thread::{CpuSet, clock_nanosleep_absolute, sched_setaffinity};
+use rustix::thread::{CpuSet, clock_nanosleep_absolute, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 /// Returns the time of CLOCK_MONOTONIC in ns. All logged times use this clock.
@@ -127,6 +127,20 @@ pub fn confine(cpu: usize, nice: i32) -> io::Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu);
     Ok(sched_setaffinity(None, &set)?)
+}
+
+/// Lets all threads of another process run on the CPUs of this process. Its child processes do not
+/// change.
+///
+/// # Errors
+/// The process has ended or belongs to another user.
+pub fn release(pid: u32) -> io::Result<()> {
+    let cpus = sched_getaffinity(None)?;
+    for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let id = thread?.file_name().to_str().and_then(|id| id.parse().ok());
+        sched_setaffinity(id.and_then(Pid::from_raw), &cpus)?;
+    }
+    Ok(())
 }
 
 /// Sets the policy SCHED_IDLE: this thread runs only on otherwise idle CPUs (sched(7)).

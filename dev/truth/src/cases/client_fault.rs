@@ -83,6 +83,7 @@ pub fn starved(environment: &CaseEnvironment<'_>) -> CaseResult {
     let _competitor = start_competitor(environment, CPU)?;
     let flags = format!("--rate {RATE} -d {SECONDS}s -t 1");
     let client = environment.start(server.address(), &flags, Some((CPU, 10)))?;
+    client.confine_workers_only()?;
     let mut measured = CaseMeasurement::new(client.finish()?, server.stop()?);
     let offered = rates(&measured, RATE as f64);
     // This case withholds CPU time on purpose.

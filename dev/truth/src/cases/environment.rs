@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use floodmark_host::Child;
 use floodmark_record::{Record, Run};
@@ -21,9 +21,8 @@ use crate::scenario::Scenario;
 use crate::server::TruthServer;
 use crate::sys;
 
-/// Maximum time to wait for floodmark. The longest load takes 20 s. With a tenth of a CPU, reading
-/// the sockets of a busy host can take another 40 s.
-const TIMEOUT: Duration = Duration::from_secs(120);
+/// Maximum time to wait for floodmark. The longest load takes 20 s.
+const TIMEOUT: Duration = Duration::from_secs(40);
 
 /// Programs and settings that the cases use.
 #[derive(Debug)]
@@ -119,6 +118,21 @@ impl CaseEnvironment<'_> {
 }
 
 impl RunningClient {
+    /// Waits for the first load process, and then lets floodmark itself run on all CPUs.
+    ///
+    /// If floodmark shared the CPU, some Linux kernels could take minutes to remove the ended load
+    /// process from `/proc` (seen with 6.18 and `PREEMPT_NONE`).
+    pub fn confine_workers_only(&self) -> Result<(), CaseError> {
+        let begin = Instant::now();
+        while self.workers().is_empty() {
+            if begin.elapsed() > TIMEOUT {
+                return Err(CaseError::TooSlow(TIMEOUT.as_secs()));
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        sys::release(self.child.pid()).map_err(CaseError::run("floodmark on all CPUs"))
+    }
+
     /// Returns the PIDs of the load processes that have started. These are floodmark's child
     /// processes with the argument `worker`.
     pub fn workers(&self) -> Vec<u32> {
