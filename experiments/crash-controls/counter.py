@@ -69,7 +69,7 @@ def serve(connection):
             if not more:
                 return
             data += more
-        # The readiness check is a GET request, which the workload `scoring` does not count.
+        # The readiness check is a GET request, which the `scoring` workload does not count.
         counts = workload == 'dispatcher' or data.startswith(b'POST')
         body = body_of(next_number(), data) if counts else ''
         data = b''

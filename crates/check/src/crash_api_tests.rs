@@ -72,7 +72,7 @@ fn reports_each_loss_once() {
     let lost = set_round(&mut state, &inserts, &[3, 3, 10], Some(RESTART));
     assert_eq!(
         lost.violations,
-        ["2 items from earlier rounds lost (1, 2); 1 of 2 acknowledged items lost (11)"]
+        ["2 items from earlier rounds lost (1, 2); 1 of 2 acknowledged items lost (item 11)"]
     );
     assert_eq!(
         lost.history,
@@ -93,13 +93,16 @@ fn reports_each_loss_once() {
 #[test]
 fn explains_violations_of_earlier_items() {
     for (items, violation) in [
-        (&[1, 10][..], "1 item from earlier rounds lost (2)"),
+        (&[1, 10][..], "1 item from earlier rounds lost (item 2)"),
         (
             &[1, 2, 2, 10],
-            "1 item from earlier rounds found more often than before (2)",
+            "1 item from earlier rounds found more often than before (item 2)",
         ),
-        (&[1, 2, 5, 10], "1 item found that this run never sent (5)"),
-        (&[1, 2, 10, 10], "1 item found more than once (10)"),
+        (
+            &[1, 2, 5, 10],
+            "1 item that this run never sent was found (item 5)",
+        ),
+        (&[1, 2, 10, 10], "1 item found more than once (item 10)"),
     ] {
         let mut state = ApiState::with_items(found(&[1, 2]));
         let round = set_round(&mut state, &[(Acknowledged, 10)], items, Some(RESTART));

@@ -86,7 +86,11 @@ impl ItemNumbers {
 
     pub(crate) fn fault(&self, nouns: [&str; 2], rule: &str) -> Option<String> {
         let is_complete = self.count == self.first.len() as u64;
-        fault(self.count, nouns, rule, &self.first, is_complete)
+        let mut examples = self.first.clone();
+        if let [only] = &mut examples[..] {
+            *only = format!("item {only}");
+        }
+        fault(self.count, nouns, rule, &examples, is_complete)
     }
 }
 
@@ -157,8 +161,13 @@ impl SetScan {
                 ["item", "items"],
                 "found although the server had refused the insert",
             ),
-            self.foreign
-                .fault(["item", "items"], "found that this run never sent"),
+            self.foreign.fault(
+                [
+                    "item that this run never sent was",
+                    "items that this run never sent were",
+                ],
+                "found",
+            ),
         ];
         faults.into_iter().flatten().collect()
     }

@@ -37,16 +37,16 @@ fn explains_each_violation() {
         (Unknown, 4),
     ];
     for (found, words) in [
-        (&[2, 3][..], "1 of 2 acknowledged items lost (1)"),
-        (&[1, 2, 2], "1 item found more than once (2)"),
-        (&[1, 2, 4, 4], "1 item found more than once (4)"),
+        (&[2, 3][..], "1 of 2 acknowledged items lost (item 1)"),
+        (&[1, 2, 2], "1 item found more than once (item 2)"),
+        (&[1, 2, 4, 4], "1 item found more than once (item 4)"),
         (
             &[1, 2, 3],
-            "1 item found although the server had refused the insert (3)",
+            "1 item found although the server had refused the insert (item 3)",
         ),
         (
             &[1, 2, 9, 0],
-            "2 items found that this run never sent (0, 9)",
+            "2 items that this run never sent were found (0, 9)",
         ),
     ] {
         let result = check(&inserts, found);

@@ -327,7 +327,7 @@ fn ports(facts: &HostFacts) -> Option<HostFinding> {
         level,
         found,
         &format!(
-            "each source address allows at most {usable} connections at once, and fewer if connections are fresh"
+            "each source address allows at most {usable} connections at once, and fewer with --fresh, because closed connections can hold ports"
         ),
         &[
             "sudo sysctl -w net.ipv4.ip_local_port_range=\"16384 65535\"",

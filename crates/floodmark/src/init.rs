@@ -20,20 +20,20 @@ pub struct InitArgs {
 enum What {
     /// Write systems/NAME/system.toml: how to build, start and probe a server
     System {
-        /// Name of the system and its directory
+        /// Name of the system and of its directory
         #[arg(default_value = "my-server")]
         name: String,
     },
     /// Write experiments/NAME.toml: which servers to load, how and how often
     Experiment {
-        /// Name of the experiment and its file
+        /// Name of the experiment and of its file
         #[arg(default_value = "my-experiment")]
         name: String,
     },
     /// Write experiments/NAME.toml with a gate, which fails if a candidate is slower than a
     /// baseline
     Gate {
-        /// Name of the experiment and its file
+        /// Name of the experiment and of its file
         #[arg(default_value = "gate")]
         name: String,
     },

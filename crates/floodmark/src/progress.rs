@@ -52,7 +52,8 @@ pub struct Progress<'a> {
     search: Option<CapacityEvents>,
     /// The planned attempts of an experiment.
     schedule: Option<TrialSchedule>,
-    /// Number of tuning steps that were shown, or were already known when the tuning was resumed.
+    /// Number of tuning steps that were shown, or were already known when the tuning run was
+    /// resumed.
     tuning_steps: Option<usize>,
     /// Whether a progress line is visible on the terminal.
     drawn: bool,

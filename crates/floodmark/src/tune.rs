@@ -58,8 +58,8 @@ pub struct TuneArgs {
     #[command(flatten)]
     pub output: OutputArgs,
 
-    /// Resume the interrupted tuning in this result directory, with a new time limit; completely
-    /// measured server processes are not repeated [default: none]
+    /// Resume the interrupted tuning run in this result directory, with a new time limit;
+    /// completely measured server processes are not repeated [default: none]
     #[arg(long, value_name = "DIRECTORY", conflicts_with = "out")]
     pub resume: Option<PathBuf>,
 }

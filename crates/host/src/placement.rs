@@ -165,8 +165,8 @@ pub struct Raised {
     pub now: u64,
 }
 
-/// Raises the soft limit on open files to `needed`, but at most to the hard limit. The new limit
-/// applies to this process and its future children. This function never lowers the limit.
+/// Raises the soft limit on open files to `needed` or to the hard limit, whichever is lower. The
+/// new limit applies to this process and its future children. This function never lowers the limit.
 ///
 /// # Errors
 /// The limit cannot be set. It then remains unchanged.

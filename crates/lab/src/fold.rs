@@ -133,7 +133,7 @@ pub(crate) fn fold_with(directory: &Path, unsaved: &[Event]) -> Result<Record, F
     }
     let asked = record.experiment.clone().unwrap_or_default();
     if let Some(tuning) = &asked.tuning {
-        // The settings of a tuning are compared by the tuning.
+        // The tuning run itself compares its settings.
         record.tuning = Some(tuning::judge(&record, tuning, events.tuning).0);
     } else if let Some(rules) = &asked.gate {
         // A gate adds pairs until it decides, so ordinary intervals would be too narrow.
@@ -152,7 +152,7 @@ pub(crate) fn fold_with(directory: &Path, unsaved: &[Event]) -> Result<Record, F
 }
 
 /// Judges the runs of a saved record again, and compares the trials. Keeps the judgments that also
-/// depend on events: capacities, tunings, gates, crash rounds and checks.
+/// depend on events: capacities, tuning runs, gates, crash rounds and checks.
 pub fn judge_again(record: &mut Record) {
     judge_runs(record);
     if record.tuning.is_none() && record.gate.is_none() {
@@ -415,9 +415,9 @@ impl JoinedRun {
         fold_run(self.events, window, &self.times)
     }
 
-    /// Returns the part of the run that starts at `from_ns`. Only rows of this part may have been
-    /// added. The requests are those of the part, but the errors by name, the groups and the CPU
-    /// time are those of the whole run.
+    /// Returns the part of the run that starts at `from_ns`. The caller must have added only rows
+    /// from this part. The requests are those of the part, but the errors by name, the groups and
+    /// the CPU time are those of the whole run.
     pub fn finish_from(mut self, from_ns: u64) -> Run {
         self.events.complete();
         self.join_rows();

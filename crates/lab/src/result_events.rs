@@ -44,7 +44,7 @@ pub struct ResultEvents {
     pub crash: Vec<CrashEvents>,
     /// The searches for a capacity.
     pub capacity: Vec<CapacityEvents>,
-    /// Failures and the time limit of a tuning.
+    /// Failures and the time limit of a tuning run.
     pub tuning: TuningState,
     /// Number of pairs and time limit of a gate.
     pub gate: GateState,

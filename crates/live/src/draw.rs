@@ -464,7 +464,8 @@ fn used_cpus(run: &RunProgress) -> Vec<(&'static str, f64)> {
     all.filter_map(|(name, used)| Some((name, used?))).collect()
 }
 
-/// Draws the trials with their figures so far. If not all trials fit, the current one is shown.
+/// Draws the trials with their figures so far. If not all trials fit, the list is scrolled so that
+/// the current trial is visible.
 fn draw_trials(page: &Page<'_>, list: &TrialList, area: Rect, buffer: &mut Buffer) {
     let text = match page.state.position.as_str() {
         "" => "trials".to_owned(),

@@ -191,7 +191,7 @@ pub fn shortage(plan: &Plan, offer: &Offer) -> Option<String> {
     (held > ports as f64).then(|| {
         format!(
             "{} new connections per second, closed by the client, hold {} local ports in TIME_WAIT for {} s each, but only {} are available, \
-             enough for {}/s; add source addresses (--sources), let the server close (--close-first server), or keep connections",
+             enough for {}/s; add source addresses (--sources), let the server close (--close-first server), or reuse connections",
             show_rate(rate),
             show_count(arrivals_before(held)),
             show_rate(time_wait_s),

@@ -275,10 +275,9 @@ fn shown(text: &str) -> String {
     }
 }
 
-/// Converts a decimal number of units to ns. The result is exact, but digits below a nanosecond are
-/// dropped.
-/// A double would represent seconds since 1970 with a resolution of only a quarter of a
-/// microsecond.
+/// Converts a decimal number of units to ns. The result is exact to the nanosecond; further digits
+/// are dropped. A double would represent seconds since 1970 with a resolution of only a quarter of
+/// a microsecond.
 fn decimal(whole: &str, fraction: &str, unit: u64) -> Option<u64> {
     let whole: u64 = whole.parse().ok()?;
     whole.checked_mul(unit)?.checked_add(part(fraction, unit))

@@ -314,8 +314,8 @@ impl SampleGroup {
         (elapsed.as_secs_f64() / self.step.as_secs_f64()).floor() as usize
     }
 
-    /// Doubles the step if there are too many values or samples cost too much. Waits for an even
-    /// number of steps, so that each merged value covers two whole steps.
+    /// Doubles the length of a step if there are too many values or samples cost too much. Waits
+    /// for an even number of steps, so that each merged value covers two whole steps.
     fn thin_out(&mut self, now: Instant) {
         let every = if self.drained { usize::MAX } else { 2 };
         while self.steps_done.is_multiple_of(every)
@@ -330,14 +330,14 @@ impl SampleGroup {
         self.step < MAX_STEP && least.as_secs_f64() > self.share * self.step.as_secs_f64()
     }
 
-    /// Returns whether samples at half the step would stay well below the maximum CPU share. The
-    /// margin allows for costs that vary on a busy host.
+    /// Returns whether samples at half the step length would stay well below the maximum CPU share.
+    /// The margin allows for costs that vary on a busy host.
     fn cheap(&self) -> bool {
         let most = self.costs[0].max(self.costs[1]);
         self.step > self.finest && most.as_secs_f64() * 4.0 < self.share * self.step.as_secs_f64()
     }
 
-    /// Doubles the step by merging each pair of steps.
+    /// Doubles the length of a step by merging adjacent steps in pairs.
     pub(crate) fn halve(&mut self) {
         for series in &mut self.series {
             series.halve(self.step);

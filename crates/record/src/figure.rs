@@ -408,7 +408,7 @@ impl Figure {
 }
 
 impl ComparedMetric {
-    /// Returns the figure that the metric compares.
+    /// Returns the figure that corresponds to this metric.
     #[must_use]
     pub fn figure(self) -> Figure {
         let name = self.name();

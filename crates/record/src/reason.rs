@@ -28,7 +28,7 @@ pub const CLIENT_ERRORS: [ClientError; 4] = [
         "ports_exhausted",
         "no local port was left for {}",
         "connection",
-        "add source addresses (--sources 127.0.0.2-127.0.0.20 on loopback), keep connections, or \
+        "add source addresses (--sources 127.0.0.2-127.0.0.20 on loopback), reuse connections, or \
          reduce the load; a closed connection holds its port for up to 60 s",
     ),
     (
@@ -305,7 +305,7 @@ impl Reason {
             } => {
                 let ended = ended_s.map(|ended_s| {
                     let sent = show_s(ended_s);
-                    format!("; no connection could be opened, so the run ended after {sent}")
+                    format!("; no new connection could be opened, so the run ended after {sent}")
                 });
                 let rest = format!(
                     "the figures include the {} without responses{}; {FIX_STOPPED}",

@@ -63,7 +63,7 @@ pub struct Record {
     /// Capacities of the trials of an experiment, over their server processes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trial_capacities: Vec<TrialCapacity>,
-    /// Result of a tuning.
+    /// Result of a tuning run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tuning: Option<Tuning>,
     /// Result of a gate.

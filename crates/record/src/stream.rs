@@ -140,7 +140,7 @@ pub enum Event {
     CapacityTrial(CapacityTrial),
     /// The search ended.
     CapacityEnded(CapacityEnded),
-    /// The server failed with a setting that a tuning tried.
+    /// The server failed with a setting that a tuning run tried.
     SettingFailed(FailedSetting),
     /// Last event of a worker that loads two servers alternately.
     Alternated(AlternatingEnd),
@@ -151,7 +151,7 @@ pub enum Event {
         /// Maximum number of pairs within the budget.
         max_pairs: u32,
     },
-    /// The time limit of a tuning or gate was reached.
+    /// The time limit of a tuning run or gate was reached.
     OutOfTime {
         /// The time limit in seconds.
         budget_s: f64,

@@ -20,7 +20,7 @@ crate::names::named! {
         Other = "other",
     }
 
-    /// Figure that a tuning maximizes.
+    /// Figure that a tuning run maximizes.
     TuningGoal {
         /// Ok responses per second.
         Throughput = "throughput",
@@ -28,8 +28,8 @@ crate::names::named! {
         Capacity = "capacity",
     }
 
-    // In the order in which a tuning takes them.
-    /// Why a tuning measured a setting.
+    // In the order in which a tuning run takes them.
+    /// Why a tuning run measured a setting.
     TuningAction {
         /// The setting is the default.
         Start = "start",
@@ -45,7 +45,7 @@ crate::names::named! {
         Confirm = "confirm",
     }
 
-    /// How a tuning ended.
+    /// How a tuning run ended.
     TuningEnd {
         /// The search is complete.
         Complete = "complete",
@@ -53,7 +53,7 @@ crate::names::named! {
         OutOfTime = "out-of-time",
         /// No valid result was measured for the default setting, so the search cannot start.
         NoStart = "no-start",
-        /// The tuning was interrupted, or a worker failed.
+        /// The tuning run was interrupted, or a worker failed.
         Interrupted = "interrupted",
     }
 }
@@ -61,14 +61,14 @@ crate::names::named! {
 /// Values of the tuned knobs, by the knobs' names.
 pub type KnobValues = BTreeMap<String, u64>;
 
-/// A knob that a tuning changes.
+/// A knob that a tuning run changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TunedKnob {
     /// Name of the knob.
     pub name: String,
     /// What the knob sizes.
     pub sizes: KnobKind,
-    /// Value at which the tuning starts.
+    /// Value at which the tuning run starts.
     pub default: u64,
     /// Smallest value to try.
     pub low: u64,
@@ -79,14 +79,14 @@ pub struct TunedKnob {
     pub values: Vec<u64>,
 }
 
-/// A tuning as requested.
+/// A tuning run as requested.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TuningDescription {
-    /// Common part of the names of the tuning's trials.
+    /// Common part of the names of the tuning run's trials.
     pub trial: String,
     /// Figure to maximize.
     pub goal: TuningGoal,
-    /// The tuned knobs, in the order in which the tuning looks for smaller values.
+    /// The tuned knobs, in the order in which the tuning run looks for smaller values.
     pub knobs: Vec<TunedKnob>,
 }
 
@@ -109,7 +109,7 @@ pub struct FailedSetting {
     pub what: String,
 }
 
-/// One measured server process of a tuning.
+/// One measured server process of a tuning run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TuningStep {
     /// Why the process was measured.
@@ -176,7 +176,7 @@ pub struct TuningRatio {
     pub confirmed_by: u32,
 }
 
-/// Result of a tuning.
+/// Result of a tuning run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Tuning {
     /// The measured server processes, in order.
@@ -194,9 +194,9 @@ pub struct Tuning {
     pub cause: Option<Cause>,
     /// Knobs that do not matter: at all their measured values, the rate is within 2 % of the best.
     pub irrelevant: Vec<String>,
-    /// How the tuning ended.
+    /// How the tuning run ended.
     pub ended: TuningEnd,
-    /// Why the tuning ended, in one line.
+    /// Why the tuning run ended, in one line.
     pub why_ended: String,
     /// Settings at which the server failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

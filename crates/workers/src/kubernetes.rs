@@ -42,7 +42,7 @@ impl JobSource {
             Some("yaml" | "yml" | "json") => Ok(JobSource::File(text.into())),
             _ if is_image(text) => Ok(JobSource::Image(text.to_owned())),
             _ => Err(format!(
-                "invalid image \"{text}\"; expected an image, or a manifest that ends with .yaml or .json"
+                "invalid image \"{text}\"; expected an image, or a manifest file whose name ends in .yaml, .yml or .json"
             )),
         }
     }

@@ -109,7 +109,7 @@ fn is_object(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(is_allowed)
 }
 
-/// Part of the ephemeral container's specification. Only root with this capability can read the
+/// Part of the ephemeral container's specification. Only root with this capability can list the
 /// open files of other users' processes.
 const DEBUG_PROFILE: &str = r#"{"securityContext": {
   "runAsUser": 0, "runAsNonRoot": false, "capabilities": {"add": ["SYS_PTRACE"]}}}"#;
@@ -125,8 +125,8 @@ impl Drop for TemporaryFile {
 }
 
 impl ObserverPlace {
-    /// Returns the command that starts the observer. If the command reads a temporary file, which
-    /// is created next to `file`, returns this file too.
+    /// Returns the command that starts the observer, and the temporary file that the command reads,
+    /// if any. The temporary file is created next to `file`.
     pub(crate) fn command(
         &self,
         port: u16,

@@ -310,7 +310,7 @@ mod tests {
             ("command:2:", "is not a command"),
             ("kubernetes:x", "invalid number of agents \"x\""),
             ("kubernetes:2:-x", "invalid image \"-x\""),
-            ("kubernetes:2:a b", "ends with .yaml or .json"),
+            ("kubernetes:2:a b", "ends in .yaml, .yml or .json"),
         ] {
             let error = text.parse::<AgentsPlace>().unwrap_err();
             assert!(error.contains(part), "{text}: {error}");

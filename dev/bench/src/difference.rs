@@ -275,8 +275,8 @@ impl GateSeries {
     }
 }
 
-/// Runs gates of both kinds in turn, prints the proportions with 95 % Wilson intervals, and returns
-/// whether all requirements were met.
+/// Runs gates of both kinds in turn, prints the proportions of failed and passed gates with 95 %
+/// Wilson intervals, and returns whether all requirements were met.
 pub fn gate(options: &GateOptions) -> Result<bool, Failure> {
     let bench = Bench::new(options.floodmark.as_deref())?;
     let directory = tempfile::tempdir()?;

@@ -186,8 +186,8 @@ impl NginxLoad {
     }
 }
 
-/// Returns `run` as recorded by the floodmark process that was its external client. This process
-/// printed the record to its log in the directory `result`.
+/// Returns `run` as recorded by the floodmark process that was its external client. That process
+/// printed the record to its log, which is in `result`.
 pub fn own_run(result: &Path, run: &Run) -> Option<Run> {
     let text = read(&result.join(&run.client.tool.as_ref()?.log)).ok()?;
     let record = text.get(text.find('{')?..=text.rfind('}')?)?;

@@ -11,7 +11,8 @@ use crate::scenario::{Scenario, ServiceChange, exponential_ns, normal};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Service {
-    /// Each response is sent after this delay. Any number of responses can be due at once.
+    /// Each response is sent after this delay. Any number of responses can be pending at the same
+    /// time.
     Fixed {
         /// Delay, in microseconds.
         delay_us: u64,
@@ -32,10 +33,10 @@ pub enum Service {
         #[serde(default)]
         pauses: Option<Pauses>,
     },
-    /// Requests above a rate are rejected. Any number of responses can be due at once.
+    /// Requests above a rate are rejected. Any number of responses can be pending at the same time.
     Limiter(Limiter),
-    /// Response times that grow with the rate of arrivals. Any number of responses can be due at
-    /// once.
+    /// Response times that grow with the arrival rate. Any number of responses can be pending at
+    /// the same time.
     Crossing(Crossing),
 }
 
@@ -159,8 +160,9 @@ pub enum Speed {
     Hysteresis {
         /// Speed after an overload, from 0 to 1.
         factor: f64,
-        /// Minimum share of rejected requests in an overload. Must be well above the share that an
-        /// objective allows, so that no burst below the capacity reaches it by chance.
+        /// Minimum share of rejected requests that counts as an overload. Must be well above the
+        /// share that an objective allows, so that no burst below the capacity reaches it by
+        /// chance.
         rejected_share: f64,
     },
 }
@@ -361,12 +363,12 @@ impl PauseClock {
     }
 }
 
-/// The server's clock.
+/// The server's virtual clock, which runs at the speed of the server.
 #[derive(Debug, Clone)]
 struct SpeedClock {
     speed: Option<Speed>,
     seed: u64,
-    /// Real time of the last arrival; `virtual_ns` is the server's time at that moment.
+    /// Real time of the last arrival; `virtual_ns` is the virtual time of the same arrival.
     last_ns: u64,
     virtual_ns: f64,
     factor: f64,
@@ -391,8 +393,8 @@ impl SpeedClock {
         }
     }
 
-    /// Returns the server's time when a request arrives, in ns. Requests arrive in order; the first
-    /// one arrives at `first_ns`.
+    /// Advances the virtual clock to the arrival of a request at `now_ns`, and returns its reading
+    /// in ns. Requests arrive in order; the first one arrives at `first_ns`.
     fn arrive(&mut self, first_ns: u64, now_ns: u64) -> u64 {
         let elapsed_ns = now_ns - self.last_ns;
         self.virtual_ns += elapsed_ns as f64 * self.factor;
@@ -415,7 +417,7 @@ impl SpeedClock {
         self.virtual_ns as u64
     }
 
-    /// Converts the due time of the last request from the server's clock to real time, and records
+    /// Converts the due time of the last request from the virtual clock to real time, and records
     /// whether the request was rejected. Both times are in ns.
     fn reply(&mut self, due_ns: Option<u64>) -> Option<u64> {
         let after_ns = |due_ns: u64| (due_ns as f64 - self.virtual_ns).max(0.0) / self.factor;

@@ -67,7 +67,7 @@ pub fn run_at_once(command: &mut Command, comment: &str) -> Result<Vec<String>, 
     successful(command, streamed)
 }
 
-/// Returns the output of a command that succeeded.
+/// Returns a command's output, or an error if the command failed.
 fn successful(
     command: &Command,
     (status, output): (ExitStatus, Vec<String>),

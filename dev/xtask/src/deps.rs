@@ -42,7 +42,7 @@ pub fn check(workspace: &Workspace) -> Result<(), TaskError> {
     Ok(())
 }
 
-/// Returns one line per cycle of modules in a package.
+/// Returns one line per dependency cycle between the modules of a package.
 fn cycles(workspace: &Workspace, package: &Package) -> Result<Vec<String>, String> {
     let source = package.manifest_path.with_file_name("src");
     let place = workspace.relative(&source).display();

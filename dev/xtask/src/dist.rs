@@ -1,6 +1,6 @@
 //! `cargo xtask dist`: builds release archives with static programs. `--try` installs an archive in
-//! a new Debian root without Rust, as a user would, builds the container image without network
-//! access, and measures the time to the first result with each.
+//! a fresh Debian chroot without Rust, as a user would, and builds the container image without
+//! network access. It measures the time to the first result with the archive and with the image.
 //!
 //! Two builds of one commit produce identical archives: paths are remapped, and entries are sorted
 //! and carry the commit's time.
@@ -25,7 +25,7 @@ use crate::workspace::Workspace;
 /// Target that is always built. Its program writes the completions and manual pages.
 const HOST: &str = "x86_64-unknown-linux-gnu";
 
-/// Files of the repository that each archive contains.
+/// Files in the repository that each archive contains.
 const TEXTS: [&str; 4] = ["CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT", "README.md"];
 
 /// Completion scripts: shell and file name.

@@ -30,8 +30,8 @@ const DEFINING: [&str; 10] = [
 /// Maps each pair of a using file and a used file to the paths in the code.
 type Uses = BTreeMap<(String, String), BTreeSet<String>>;
 
-/// Returns a line for each cycle of files: the files, and the paths that close the cycle. `read`
-/// returns the text of a file by its path relative to the crate's root file.
+/// Returns a line for each dependency cycle between files: the files, and the paths that close the
+/// cycle. `read` returns the text of a file by its path relative to the crate's root file.
 ///
 /// # Errors
 /// A file is missing or is not valid Rust.

@@ -1,4 +1,4 @@
-//! Files of the repository that tasks generate: `cargo xtask schema` writes the JSON Schemas of
+//! Files in the repository that tasks generate: `cargo xtask schema` writes the JSON Schemas of
 //! records and manifests, and the table of causes in the guide; `cargo xtask usage` writes the help
 //! of every command to `docs/cli.md`.
 
@@ -118,7 +118,7 @@ fn add_command(
     Ok(())
 }
 
-/// Parses the command names in the `Commands:` section of a help text.
+/// Parses the command names in the `Commands:` section of a command's help.
 fn subcommands(help: &str) -> impl Iterator<Item = &str> {
     help.lines()
         .skip_while(|line| *line != "Commands:")

@@ -35,7 +35,7 @@ const QUIET: [&str; 6] = [
     "run::tuning::",
 ];
 
-/// A test program that also fails on a busy host, because it compares loads.
+/// Another test program that fails on a busy host, because it compares loads.
 const QUIET_PROGRAM: &str = "servers/serve/tests/bars_overload.rs";
 
 /// Directories of the workspace's crates.
@@ -238,7 +238,7 @@ impl TestProgram<'_> {
         })
     }
 
-    /// Returns whether the tests may read a file of the repository. They read neither sources,
+    /// Returns whether the tests may read a file in the repository. They read neither sources,
     /// which are part of the programs, nor snapshots of other crates.
     fn reads(&self, file: &str) -> bool {
         let is_in_crate = CRATES.iter().any(|directory| file.starts_with(directory));

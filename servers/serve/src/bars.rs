@@ -1,4 +1,4 @@
-//! The workload `bars`: `GET /bars` lists the bars in a database, and `POST /bars` adds one.
+//! The `bars` workload: `GET /bars` lists the bars in a database, and `POST /bars` adds one.
 //!
 //! Requests reach the store through queues. Inserts that arrive during a write join the next write,
 //! and list requests that arrive during a read share the next read. No event loop waits for a disk

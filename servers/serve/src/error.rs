@@ -45,7 +45,7 @@ pub enum ServeError {
     /// A store was given for a workload without a store.
     #[error("{0} has no store; omit --store, or use `floodmark serve bars`")]
     NoStore(NativeWorkload),
-    /// The workload `bars` was requested without a store.
+    /// The `bars` workload was requested without a store.
     #[error(
         "bars needs a store; add --store embedded:PATH, where PATH is a file, or --store postgresql://USER@HOST:PORT/DATABASE"
     )]

@@ -1,5 +1,5 @@
-//! The workload `scoring`: `POST /scoring` adds a score. All threads share the number and the total
-//! of the scores, and a journal stores the scores.
+//! The `scoring` workload: `POST /scoring` adds a score. All threads share the count and the total
+//! of the scores. A journal, if there is one, stores each score.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -63,19 +63,19 @@ async fn durable(
 fn parse(body: &[u8]) -> Result<f64, &'static str> {
     // serde would also accept an array of the field values.
     if !body.trim_ascii_start().starts_with(b"{") {
-        return Err(r#"the body is not a JSON object; send {"score": 10}"#);
+        return Err(r#"the body is not a JSON object; send a body such as {"score": 10}"#);
     }
     let request: ScoreRequest<'_> = serde_json::from_slice(body).map_err(|error| {
         if error.is_data() {
-            r#""score" is missing or repeated; send {"score": 10}"#
+            r#""score" is missing or repeated; send a body such as {"score": 10}"#
         } else {
-            r#"the body is not JSON; send {"score": 10}"#
+            r#"the body is not JSON; send a body such as {"score": 10}"#
         }
     })?;
     // JSON cannot express infinity or NaN, but "1e999" exceeds the largest double.
     let score = request.score.get().parse();
     let finite = score.ok().filter(|score: &f64| score.is_finite());
-    finite.ok_or(r#""score" is not a number, or is too large; send {"score": 10}"#)
+    finite.ok_or(r#""score" is not a number, or is too large; send a body such as {"score": 10}"#)
 }
 
 fn answer(totals: &ScoreTotals) -> HttpResponse {

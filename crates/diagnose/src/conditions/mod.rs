@@ -223,8 +223,8 @@ impl<S> Condition<S> {
         }
     }
 
-    /// Returns the run, or the requests of the run's mix that the condition applies to. Returns
-    /// `None` if the mix has no such request.
+    /// Returns the figures that the condition applies to: those of the whole run, or those of one
+    /// request of its mix. Returns `None` if the mix has no such request.
     fn measured<'a>(&self, run: &'a Run) -> Option<&'a dyn Measured> {
         match &self.group {
             None => Some(run),

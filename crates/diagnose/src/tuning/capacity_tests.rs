@@ -1,4 +1,4 @@
-//! Tests of tunings for capacity, on records of simulated servers.
+//! Tests of tuning for capacity, on records of simulated servers.
 
 use floodmark_record::Record;
 use floodmark_record::capacity::{
@@ -38,7 +38,7 @@ impl SimulatedSearch {
         }
     }
 
-    /// Adds the search to a record, as the process that a tuning needs next.
+    /// Adds the search to a record, as the process that a tuning run needs next.
     fn add(self, record: &mut Record, next: &TuningStep) {
         let threads = next.values["threads"];
         let of_process = |attempt, plan| Run {

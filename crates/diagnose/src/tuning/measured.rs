@@ -1,4 +1,4 @@
-//! The measured processes of a tuning, read from its record.
+//! The measured processes of a tuning run, read from its record.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,8 @@ const ABOVE: f64 = 1.01;
 /// One measured server process. The default is a process that failed before it was measured.
 #[derive(Debug, Clone, Default)]
 pub(super) struct MeasuredProcess {
-    /// Figure per second, or its lower bound; `None` if it is missing.
+    /// Throughput or capacity per second, or a lower bound on the capacity; `None` if the figure is
+    /// missing.
     pub(super) figure: Option<f64>,
     pub(super) is_lower_bound: bool,
     /// Interval of the figure within the process.

@@ -2,7 +2,7 @@
 //! (docs/decisions/0036-tune.md).
 //!
 //! The search is a function of the measured processes. It runs from the start each time, and stops
-//! at the first process that has not been measured. Therefore, an interrupted tuning can be
+//! at the first process that has not been measured. Therefore, an interrupted tuning run can be
 //! resumed, and a record can be judged again.
 
 mod measured;
@@ -25,7 +25,7 @@ use crate::text::show_s;
 /// Settings whose figure is at least this share of the best figure are good enough.
 const ENOUGH: f64 = 0.98;
 
-/// State of a tuning that only the events contain.
+/// State of a tuning run that only the events contain.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TuningState {
     /// Settings at which the server failed.
@@ -34,8 +34,8 @@ pub struct TuningState {
     pub out_of_time_s: Option<f64>,
 }
 
-/// Judges the tuning of a record. If the search is not complete, also returns the process that it
-/// needs next, without figures.
+/// Judges the tuning run of a record. If the search is not complete, also returns the process that
+/// it needs next, without figures.
 #[must_use]
 pub fn judge(
     record: &Record,

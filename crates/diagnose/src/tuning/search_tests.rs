@@ -63,7 +63,7 @@ pub(super) fn verdict(cause: Cause, held: f64) -> Verdict {
     }
 }
 
-/// The measured processes of a simulated tuning.
+/// The measured processes of a simulated tuning run.
 struct Simulation {
     tuning: TuningDescription,
     measured: Measured,

@@ -291,7 +291,7 @@ fn server_errors_are_valid_unless_the_server_stops_responding() {
         Status::Invalid,
         &[
             "stopped responding after 4.25 s",
-            "the 5.75 s without responses; no connection could be opened, so the run ended after 10.0 s",
+            "the 5.75 s without responses; no new connection could be opened, so the run ended after 10.0 s",
         ],
     );
 }

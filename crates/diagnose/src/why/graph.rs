@@ -152,7 +152,7 @@ impl Service {
         }
     }
 
-    /// Returns the limit if it belongs to the cause.
+    /// Returns the limit if it indicates `cause`.
     pub fn limit_of(&self, cause: Cause) -> Option<&ServiceLimit> {
         match &self.shown {
             Shown::Limit(limit) if limit.cause() == cause => Some(limit),
@@ -160,8 +160,8 @@ impl Service {
         }
     }
 
-    /// Returns the candidate if the limit belongs to the cause. Otherwise, the requests in service
-    /// rule out the cause, unless what they wait for is not visible.
+    /// Returns the candidate if the limit indicates `cause`. Otherwise, the requests in service
+    /// rule out the cause, unless it is not visible what they wait for.
     pub fn detect(
         &self,
         cause: Cause,
@@ -187,7 +187,7 @@ pub struct ServiceLimit {
     pub holder: StepKind,
     /// Mean number of requests in service.
     pub held: f64,
-    /// Name of the thread group, if the limit was found from thread states.
+    /// Name of the thread group, if the limit was inferred from thread states.
     pub group: Option<String>,
     /// What the requests in service wait for.
     pub resource: PathStep,

@@ -1,5 +1,5 @@
 //! The thresholds of all verdicts. The figures come from our own cases and the first batch of
-//! third-party cases in `cases/`, without the cases that are set aside (docs/accuracy.md).
+//! third-party cases in `cases/`, excluding the cases that are set aside (docs/accuracy.md).
 
 use std::ops::{Range, RangeInclusive};
 

@@ -190,7 +190,7 @@ fn current_form(call: RawCall) -> RawCall {
 /// Argument that stands for the thread's current directory.
 const HERE: u64 = libc::AT_FDCWD as u64;
 
-/// Determines, at the entry of a call, what the call will do. `room` is the maximum number of bytes
+/// Determines, at the entry to a call, what the call will do. `room` is the maximum number of bytes
 /// to keep. Returns `None` if the call neither changes the watched directory nor sends data. A call
 /// with invalid arguments fails, so it is ignored.
 pub(super) fn begin(follower: &Follower, tid: Tid, call: RawCall, room: u64) -> Started {
@@ -274,7 +274,7 @@ fn resize(file: FileId, size: u64) -> StartedCall {
     StartedCall::Known(Operation::Resize { file, size })
 }
 
-/// A thread at the entry of a call.
+/// A thread at the entry to a call.
 struct Caller<'f> {
     follower: &'f Follower,
     tid: Tid,

@@ -195,7 +195,7 @@ fn change_registers(tid: Tid, change: impl FnOnce(&mut libc::user_regs_struct)) 
     transfer(libc::PTRACE_SETREGSET, tid, GENERAL, &raw mut registers)
 }
 
-/// Makes the kernel skip the call. The thread must be stopped at the entry.
+/// Makes the kernel skip the system call. The thread must be stopped at the entry to the call.
 pub(super) fn skip_call(tid: Tid) -> io::Result<()> {
     #[cfg(target_arch = "x86_64")]
     return change_registers(tid, |registers| registers.orig_rax = u64::MAX);
@@ -206,7 +206,8 @@ pub(super) fn skip_call(tid: Tid) -> io::Result<()> {
     }
 }
 
-/// Sets the third argument of the call. The thread must be stopped at the entry.
+/// Sets the third argument of the system call. The thread must be stopped at the entry to the
+/// call.
 pub(super) fn set_third_argument(tid: Tid, value: u64) -> io::Result<()> {
     change_registers(tid, |registers| {
         #[cfg(target_arch = "x86_64")]
@@ -216,7 +217,7 @@ pub(super) fn set_third_argument(tid: Tid, value: u64) -> io::Result<()> {
     })
 }
 
-/// Sets the result of the call. The thread must be stopped at the exit.
+/// Sets the result of the system call. The thread must be stopped at the exit from the call.
 pub(super) fn set_result(tid: Tid, value: i64) -> io::Result<()> {
     change_registers(tid, |registers| {
         #[cfg(target_arch = "x86_64")]

@@ -72,8 +72,8 @@ pub struct LoadArgs {
     #[arg(long, value_name = "TIME", value_parser = positive_duration, requires = "burst", help_heading = "Load")]
     pub within: Option<Duration>,
 
-    /// Open model: change the rate linearly from A to B requests per second over --duration:
-    /// 0-1000, 5k-500 [default: none]
+    /// Open model: change the rate linearly from A to B requests per second over --duration, such
+    /// as 0-1000 or 5k-500 [default: none]
     #[arg(long, value_name = "A-B", value_parser = values::ramp, conflicts_with = "requests", help_heading = "Load")]
     pub ramp: Option<(f64, f64)>,
 

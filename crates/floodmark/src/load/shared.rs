@@ -235,7 +235,7 @@ pub fn words<T: Copy + Send + Sync + 'static, const N: usize>(
 /// Flags for connections.
 #[derive(Debug, Clone, Args)]
 pub struct ConnectionArgs {
-    /// Open a fresh connection for each request [default: keep connections]
+    /// Open a fresh connection for each request [default: reuse connections]
     #[arg(long, conflicts_with = "requests_per_connection")]
     pub fresh: bool,
 

@@ -146,7 +146,8 @@ fn search_settings(settings: &CapacityPlan, highest_per_s: f64) -> CapacitySetti
     }
 }
 
-/// Adds the figures of the search from idle to a result. Returns the kind of the finding.
+/// Adds to `result` the figures of the search that starts from idle. Returns the kind of the
+/// finding.
 fn add_rising(finding: CapacityFinding, result: &mut CapacityResult) -> CapacityKind {
     let mut add_estimate = |found: &CapacityEstimate| {
         result.rate_per_s = Some(found.rate_per_s);

@@ -535,14 +535,17 @@ mod set_tests {
             assert_eq!(judge(&sent, found), None, "{found:?}");
         }
         for (found, expected) in [
-            (&[1][..], "1 of 2 acknowledged items lost (2)"),
-            (&[2, 4, 5], "1 of 2 acknowledged items lost (1)"),
+            (&[1][..], "1 of 2 acknowledged items lost (item 2)"),
+            (&[2, 4, 5], "1 of 2 acknowledged items lost (item 1)"),
             (
                 &[1, 2, 3],
-                "1 item found although the server had refused the insert (3)",
+                "1 item found although the server had refused the insert (item 3)",
             ),
-            (&[1, 1, 2], "1 item found more than once (1)"),
-            (&[1, 2, 6], "1 item found that this run never sent (6)"),
+            (&[1, 1, 2], "1 item found more than once (item 1)"),
+            (
+                &[1, 2, 6],
+                "1 item that this run never sent was found (item 6)",
+            ),
         ] {
             assert_eq!(judge(&sent, found).as_deref(), Some(expected));
         }
@@ -564,7 +567,7 @@ mod set_tests {
         let run = TracedRun::default();
         let judge = |numbers: &[u64]| with_probe(&run, |probe| probe.judge(&[], found(numbers)));
         assert_eq!(judge(&[]), None);
-        let expected = "1 item found that this run never sent (1)";
+        let expected = "1 item that this run never sent was found (item 1)";
         assert_eq!(judge(&[1]).as_deref(), Some(expected));
     }
 
@@ -590,7 +593,7 @@ mod set_tests {
         };
         assert_eq!(violation(&[1, 2]), None);
         assert_eq!(violation(&[1, 2, 3]), None);
-        let lost = "1 of 2 acknowledged items lost (2)";
+        let lost = "1 of 2 acknowledged items lost (item 2)";
         assert_eq!(violation(&[1, 3]).as_deref(), Some(lost));
     }
 }

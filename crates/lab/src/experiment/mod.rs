@@ -119,13 +119,13 @@ pub trait ExperimentListener {
     /// Called with the state of the experiment's gate after each pair for which a ratio was
     /// computed.
     fn on_gate(&mut self, _gate: &GateResult) {}
-    /// Called before each server process of a tuning.
+    /// Called before each server process of a tuning run.
     fn on_next(&mut self, _next: &TuningStep) {}
-    /// Called with the result of a tuning so far, after each server process.
+    /// Called with the result of a tuning run so far, after each server process.
     fn on_tuned(&mut self, _tuning: &Tuning) {}
 }
 
-/// Runs an experiment, or a tuning as returned by [`Experiment::tuned`].
+/// Runs an experiment, or a tuning run as returned by [`Experiment::tuned`].
 pub struct ExperimentRunner<'a> {
     /// The experiment.
     pub experiment: &'a Experiment,
@@ -135,7 +135,7 @@ pub struct ExperimentRunner<'a> {
     pub floodmark: PathBuf,
     /// The result to resume, if any.
     pub earlier: Option<&'a EarlierResult>,
-    /// Time limit of a tuning, excluding builds; `None` without a limit. A process that would
+    /// Time limit of a tuning run, excluding builds; `None` without a limit. A process that would
     /// probably exceed the limit is not started.
     pub budget: Option<Duration>,
     /// Ends the experiment early.

@@ -70,7 +70,7 @@ impl EarlierResult {
         })
     }
 
-    /// Reads the interrupted result of a tuning. Its trials are those that were measured.
+    /// Reads the interrupted result of a tuning run. Its trials are those that were measured.
     ///
     /// # Errors
     /// The same as for [`EarlierResult::read`].

@@ -1,4 +1,4 @@
-//! Runs a tuning: measures one server process after another, each with the setting that the search
+//! Tunes a server: measures one server process after another, each with the setting that the search
 //! needs next.
 
 use std::time::{Duration, Instant};

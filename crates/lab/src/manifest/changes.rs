@@ -173,7 +173,7 @@ fn refuse(flags: &[(&str, bool)], kind: &str) -> Result<(), String> {
     }
 }
 
-/// Maximum number of knobs that a tuning changes.
+/// Maximum number of knobs that a tuning run changes.
 const MOST_KNOBS: usize = 2;
 
 /// Substrings of the names of knobs that set the size of a thread pool.
@@ -195,7 +195,7 @@ pub struct TuningRequest {
 
 impl Experiment {
     /// Returns an experiment that tunes one trial. Its only trial has the default setting. It keeps
-    /// the capacity search only if the tuning maximizes the capacity. `default_threads` returns the
+    /// the capacity search only if tuning maximizes the capacity. `default_threads` returns the
     /// default of a knob `threads` whose definition has none.
     ///
     /// # Errors
@@ -255,7 +255,7 @@ impl Experiment {
 }
 
 impl Trial {
-    /// Returns the trial that measures a setting in a tuning.
+    /// Returns the trial that measures a setting in a tuning run.
     #[must_use]
     pub fn with_knobs(&self, tuning: &TuningDescription, values: &KnobValues) -> Self {
         let mut trial = self.clone();
@@ -358,7 +358,7 @@ fn knob_names(trial: &Trial, requested: &[String]) -> Result<Vec<String>, String
     };
     if names.len() > MOST_KNOBS {
         Err(format!(
-            "a tuning changes at most {MOST_KNOBS} knobs; choose from {} with --knob",
+            "tuning changes at most {MOST_KNOBS} knobs; choose from {} with --knob",
             known.join(", ")
         ))
     } else {

@@ -49,7 +49,7 @@ const SUPPORTED: [&str; 7] = [
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ClientManifest {
-    /// Name of the client and its directory.
+    /// Name of the client, which is also the name of its directory.
     name: Located<Name>,
     /// One-line description of the client.
     #[serde(rename = "about")]

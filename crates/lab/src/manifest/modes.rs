@@ -92,7 +92,7 @@ fn crash_refusal(trial: &Trial, kill: CrashTarget) -> Result<Option<String>, Fil
     let what = if load.check.is_none() {
         "crash rounds need a check; add check = \"sequence\", check = \"scoring\" or a check file to its load"
     } else if trial.client.is_some() {
-        "only floodmark can send the load of crash rounds; remove `client`"
+        "only floodmark can generate the load for crash rounds; remove `client`"
     } else if kill == CrashTarget::Store && store.is_none_or(|store| store.started().is_none()) {
         "kill = \"store\" needs a store that floodmark starts; add store = { name = \"…\" } to the trial"
     } else if trial.at.delay.is_some() {
@@ -189,7 +189,9 @@ pub(super) fn capacity_search(
 /// Returns why a search cannot find a trial's capacity, and how to fix it.
 fn search_refusal(trial: &Trial) -> Option<String> {
     if trial.client.is_some() {
-        return Some("only floodmark can send the loads of a search; remove `client`".to_owned());
+        return Some(
+            "only floodmark can generate the loads for a search; remove `client`".to_owned(),
+        );
     }
     let keys = [
         "duration", "requests", "rate", "burst", "within", "arrivals", "attempts", "check",

@@ -167,7 +167,10 @@ impl Start {
         for name in &self.files {
             let path = directory.join(name.as_str());
             if name.contains('/') || !path.is_file() {
-                let what = format!("files: {} is not a file in the directory", path.display());
+                let what = format!(
+                    "files: {} is not a file in the manifest's directory",
+                    path.display()
+                );
                 return Err(file.error(&name.span(), what));
             }
         }

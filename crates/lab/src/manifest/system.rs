@@ -33,7 +33,7 @@ pub(super) const SERVER_PLACEHOLDERS: [&str; 7] = [
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SystemManifest {
-    /// Name of the system and its directory.
+    /// Name of the system, which is also the name of its directory.
     name: Located<Name>,
     /// One-line description of the system.
     #[serde(rename = "about")]
@@ -150,7 +150,7 @@ const STORE_PLACEHOLDERS: [&str; 7] = [
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StoreManifest {
-    /// Name of the store and its directory.
+    /// Name of the store, which is also the name of its directory.
     name: Located<Name>,
     /// One-line description of the store.
     #[serde(rename = "about")]

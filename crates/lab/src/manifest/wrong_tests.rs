@@ -188,7 +188,7 @@ fn names_line_and_fix_of_errors_in_systems() {
         (
             "[start]",
             "[start]\nfiles = [\"none.conf\"]",
-            "is not a file in the directory",
+            "is not a file in the manifest's directory",
         ),
         (
             "[start]",

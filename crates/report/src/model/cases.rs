@@ -109,7 +109,7 @@ pub(crate) fn of_record(record: &Record, fault: &RunFault<'_>) -> Vec<CaseSuite>
         suites.tolerate();
     }
     suites.add_unmeasured(record);
-    // A tuning continues if a setting fails.
+    // A tuning run continues if a setting fails.
     if record.tuning.as_ref().is_some_and(|of| of.chosen.is_some()) {
         suites.tolerate();
     }
@@ -397,7 +397,7 @@ fn objectives(found: &CapacityResult) -> ConditionCase {
     ConditionCase::new(name, CaseOutcome::of(is_met), answer.unwrap_or_default())
 }
 
-/// Returns the case for a tuning, which passes if the tuning has a result.
+/// Returns the case for a tuning run, which passes if the tuning run has a result.
 fn tuned(tuning: &Tuning) -> ConditionCase {
     let outcome = match tuning.chosen {
         Some(_) => CaseOutcome::Passed,

@@ -224,7 +224,7 @@ fn capacity_section(record: &Record) -> Blocks {
 }
 
 /// Ranks the loads by throughput, or the trials by capacity. The points of a sweep and the settings
-/// of a tuning are not ranked.
+/// of a tuning run are not ranked.
 fn ranking(record: &Record, all: &[NamedRun<'_>]) -> Blocks {
     let ranking = if record.tuning.is_some() || !record.sweeps.is_empty() {
         None

@@ -1,4 +1,4 @@
-//! A tuning: its path, the chosen setting and its figures.
+//! A tuning run: its path, the chosen setting and its figures.
 
 use floodmark_record::Record;
 use floodmark_record::capacity::CapacityGoal;
@@ -33,7 +33,7 @@ const SAME: f64 = 0.02;
 /// Relative half-width above which an interval is too wide to tell settings apart.
 const UNCERTAIN: f64 = 0.05;
 
-/// How to show the figure of a tuning.
+/// How to show the figure of a tuning run.
 pub(crate) struct TunedFigure {
     head: &'static str,
     /// Meaning of the figure.
@@ -43,7 +43,7 @@ pub(crate) struct TunedFigure {
 }
 
 impl TunedFigure {
-    /// Returns the figure of an experiment's tuning. Only a tuning for capacity has objectives.
+    /// Returns the figure of an experiment's tuning run. Only tuning for capacity has objectives.
     pub(crate) fn of(experiment: &ExperimentDescription) -> Self {
         match &experiment.capacity {
             None => TunedFigure {
@@ -60,13 +60,13 @@ impl TunedFigure {
     }
 }
 
-/// Returns the tuning of a record and its figure.
+/// Returns the tuning run of a record and its figure.
 pub(crate) fn of(record: &Record) -> Option<(&Tuning, TunedFigure)> {
     let experiment = record.experiment.as_ref()?;
     Some((record.tuning.as_ref()?, TunedFigure::of(experiment)))
 }
 
-/// Returns the result of a record's tuning, or no blocks for other records.
+/// Returns the result of a record's tuning run, or no blocks for other records.
 pub(crate) fn document(record: &Record) -> Blocks {
     let mut blocks = Blocks::default();
     let Some((experiment, (tuning, of))) = record.experiment.as_ref().zip(of(record)) else {
@@ -223,8 +223,8 @@ pub fn tuning_step(step: &TuningStep) -> String {
     format!("  {setting}, process {}: {figure}{limit}", step.process)
 }
 
-/// Describes the next step of a tuning: `raise threads: threads = 100, connections = 30, process 1
-/// (its pool is full)`.
+/// Describes the next step of a tuning run: `raise threads: threads = 100, connections = 30,
+/// process 1 (its pool is full)`.
 #[must_use]
 pub fn tuning_action(
     action: TuningAction,
@@ -237,9 +237,9 @@ pub fn tuning_action(
     format!("{action}{knob}: {setting}, process {process} ({reason})")
 }
 
-/// Describes what a tuning changes: `trial far, knobs threads (1 to 200) and connections (1 to
-/// 50)`. If the tuning searches for capacities, also states the objectives and the maximum length
-/// of each search.
+/// Describes what a tuning run changes: `trial far, knobs threads (1 to 200) and connections (1 to
+/// 50)`. If the tuning run searches for capacities, also states the objectives and the maximum
+/// length of each search.
 #[must_use]
 pub fn tuning_scope(tuning: &TuningDescription, capacity: Option<&CapacityGoal>) -> String {
     let knobs = tuning.knobs.iter();
@@ -391,7 +391,7 @@ fn against_default(tuning: &Tuning) -> Option<String> {
     ))
 }
 
-/// States that the client limits the best setting, so the tuning cannot find better ones.
+/// States that the client limits the best setting, so tuning cannot find better ones.
 fn beyond_client(tuning: &Tuning) -> Option<String> {
     let best = tuning.setting(tuning.best.as_ref()?)?;
     let figure = optional(best.figure_per_s, rate);
@@ -403,7 +403,7 @@ fn beyond_client(tuning: &Tuning) -> Option<String> {
     })
 }
 
-/// States why no capacity was found for some processes, unless this ended the tuning.
+/// States why no capacity was found for some processes, unless this ended the tuning run.
 fn missing(tuning: &Tuning) -> impl Iterator<Item = String> {
     let steps = tuning.steps.iter();
     let has_start = tuning.ended != TuningEnd::NoStart;
@@ -457,7 +457,7 @@ fn irrelevance(tuning: &Tuning, knob: &str) -> String {
     )
 }
 
-/// Returns the charts of a record's tuning.
+/// Returns the charts of a record's tuning run.
 pub(crate) fn charts(record: &Record) -> Vec<Chart> {
     let Some((tuning, of)) = of(record) else {
         return Vec::new();

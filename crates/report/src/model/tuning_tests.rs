@@ -18,7 +18,7 @@ fn interval(low: f64, high: f64) -> Option<Interval> {
     })
 }
 
-/// A tuning of 100 connections and 8, 40 and 100 threads.
+/// Returns a record of a tuning run with 100 connections and 8, 40 and 100 threads.
 pub(crate) fn tuned_record() -> Record {
     let values = |threads| -> KnobValues {
         [("threads", threads), ("connections", 100)]

@@ -144,7 +144,7 @@ fn judge(suite: &Suite, record: &Record, name: &str) -> Result<JudgedCase, Failu
         return Err(reason.into());
     }
     let [fault, control] = [FAULT, CONTROL].map(|trial| record.runs_of(trial).collect::<Vec<_>>());
-    let last = fault.last().ok_or("the trial `fault` has no run")?;
+    let last = fault.last().ok_or("the `fault` trial has no run")?;
     let is_clean = control.is_empty();
     let has_effect = if suite.is_own() {
         has_effect(&fault, &control)

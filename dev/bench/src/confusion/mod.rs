@@ -1,8 +1,8 @@
 //! `cargo xtask confusion`: loads servers that have one fault each and counts how often floodmark
 //! names the right cause.
 //!
-//! A case is a row of a table in `cases/`. It becomes an experiment with a trial `fault`. If the
-//! fault is injected, the experiment also has a trial `control`. Results stay in the target
+//! A case is a row of a table in `cases/`. It becomes an experiment with a `fault` trial. If the
+//! fault is injected, the experiment also has a `control` trial. Results stay in the target
 //! directory, so that an interrupted suite can be resumed and new rules can be applied to earlier
 //! runs.
 

@@ -216,7 +216,7 @@ impl Accuracy {
         Self::by(cases, |case| (case.judged, case.confidence))
     }
 
-    /// Computes the accuracy of other verdicts on the same cases.
+    /// Computes the accuracy of the verdicts that `verdict` returns for the cases.
     fn by<'a>(
         cases: impl IntoIterator<Item = &'a JudgedCase>,
         verdict: impl Fn(&JudgedCase) -> NamedCause,

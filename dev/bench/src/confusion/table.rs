@@ -160,14 +160,14 @@ struct CaseRow {
     store: Option<SectionKeys>,
     load: Option<SectionKeys>,
     place: Option<SectionKeys>,
-    /// Change to the server in the trial `control`; absent if the fault is not injected.
+    /// Change to the server in the `control` trial; absent if the fault is not injected.
     control: Option<ServerChange>,
-    /// Further keys of the trial `control`.
+    /// Further keys of the `control` trial.
     #[serde(default)]
     control_trial: SectionKeys,
-    /// Change to the server in the trial `fault`. Default: no change.
+    /// Change to the server in the `fault` trial. Default: no change.
     fault: Option<ServerChange>,
-    /// Further keys of the trial `fault`.
+    /// Further keys of the `fault` trial.
     #[serde(default)]
     fault_trial: SectionKeys,
     cause: Vec<String>,

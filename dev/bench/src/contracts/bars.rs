@@ -1,4 +1,4 @@
-//! Contract of the workload `bars`.
+//! Contract of the `bars` workload.
 
 use floodmark_lab::manifest::Workload;
 use serde_json::{Value, json};

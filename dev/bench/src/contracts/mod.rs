@@ -26,7 +26,7 @@ const NOT_INSTALLED: &str = " is not installed";
 /// Name of the knob that selects the store.
 const JOURNAL: &str = "journal";
 
-/// Database of the workload `bars`.
+/// Database of the `bars` workload.
 const DATABASE: &str = "postgresql";
 
 /// Maximum time of the experiment, including the first build of all systems.

@@ -1,4 +1,4 @@
-//! Contract of the workload `scoring`.
+//! Contract of the `scoring` workload.
 
 use floodmark_lab::manifest::Workload;
 use serde_json::Value;

@@ -32,8 +32,8 @@ pub struct CaseEnvironment<'a> {
     pub truth: PathBuf,
 }
 
-/// A running `floodmark load`. Dropping the value kills the process, and the kernel then kills the
-/// load process.
+/// A running `floodmark load`. Dropping the value kills floodmark, and the kernel then kills the
+/// load processes that floodmark started.
 #[derive(Debug)]
 pub struct RunningClient {
     child: Child,

@@ -121,7 +121,7 @@ pub fn stopped(environment: &CaseEnvironment<'_>) -> CaseResult {
     measured.findings.between(what, (low, high), p99);
     let (length, drain) = (pause.length_us / 1e3, pause.drain_us / 1e3);
     measured.findings.note(format!(
-        "no arrival for {length:.0} ms; the overdue requests took {drain:.0} ms"
+        "no request arrived for {length:.0} ms; the server then took {drain:.0} ms to answer the overdue requests"
     ));
     Ok(measured.findings)
 }

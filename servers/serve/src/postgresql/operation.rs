@@ -1,4 +1,4 @@
-//! The two statements of the workload `bars`.
+//! The two statements of the `bars` workload.
 
 use std::sync::Arc;
 

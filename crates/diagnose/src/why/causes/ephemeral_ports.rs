@@ -64,7 +64,7 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
         format!("the client ran out of local ports{number}: {holder}"),
         evidence,
         if run.plan.connection_use == ConnectionUse::Fresh {
-            "keep connections (omit --fresh), use --close-first server, or add source addresses"
+            "reuse connections (omit --fresh), use --close-first server, or add source addresses"
         } else {
             "add source addresses (--sources), or use fewer connections"
         },

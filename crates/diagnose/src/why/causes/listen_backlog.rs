@@ -79,7 +79,7 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
         EvidenceRank::Counted,
         format!("the server's accept queue{limit} overflows, and clients retry after 1 s"),
         [Some(figure), queue_text, retransmits],
-        "raise the server's backlog and net.core.somaxconn, or keep connections",
+        "raise the server's backlog and net.core.somaxconn, or reuse connections",
     )
     .at([(StepKind::Backlog, Actor::Server)])
     .found()

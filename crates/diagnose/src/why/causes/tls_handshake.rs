@@ -60,7 +60,7 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
             ),
         },
         [Some(figure), Some(of_cpu), time],
-        "keep connections, resume sessions, or use an ECDSA certificate instead of RSA",
+        "reuse connections, resume sessions, or use an ECDSA certificate instead of RSA",
     )
     .found()
 }

@@ -276,8 +276,8 @@ impl RunFacts<'_> {
     }
 
     /// Returns the number of CPUs that a process may use, minus the CPUs that other participants
-    /// use and that the hypervisor takes. If the participants lack CPU time, the CPUs that other
-    /// programs use are also subtracted. `participants` is the number of CPUs that the other
+    /// use and those that the hypervisor takes. If the participants lack CPU time, the CPUs that
+    /// other programs use are also subtracted. `participants` is the number of CPUs that the other
     /// participants use. `shared` is the number of CPUs of a host whose CPUs the participants
     /// share; `None` if only this side of the experiment may use the CPUs.
     ///

@@ -82,7 +82,7 @@ impl RunFacts<'_> {
         opens(Some(Role::Server)).or_else(|| Some((opens(None)? - own).max(0.0)))
     }
 
-    /// Returns the count of one of the run's errors.
+    /// Returns how often the error `name` occurred in the run.
     pub fn client_errors(&self, name: &str) -> u64 {
         self.run.errors.get(name).copied().unwrap_or(0)
     }

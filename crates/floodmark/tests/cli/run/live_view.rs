@@ -1,4 +1,4 @@
-//! The live view of experiments and tunings on a pseudo-terminal.
+//! The live view of experiments and tuning runs on a pseudo-terminal.
 
 use super::tuning::pools;
 use super::{ExperimentDirectory, NATIVE};

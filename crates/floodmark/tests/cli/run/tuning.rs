@@ -67,7 +67,7 @@ fn loaded_pools(load: &str, options: &str, keys: &str) -> ExperimentDirectory {
 }
 
 impl ExperimentDirectory {
-    /// Starts a tuning, with the result directory as the value of `flag`.
+    /// Starts a tuning run, with the result directory as the value of `flag`.
     fn tune(&self, flag: &str, arguments: &[&str]) -> Child {
         let mut all = vec!["tune", "e.toml", flag, "result"];
         all.extend_from_slice(arguments);
@@ -78,7 +78,7 @@ impl ExperimentDirectory {
             .unwrap()
     }
 
-    /// Expects that a tuning is refused with one line that contains all `words`.
+    /// Expects that tuning is refused with one line that contains all `words`.
     fn refuses(&self, arguments: &[&str], words: &[&str]) {
         let output = finish(self.tune("--out", arguments));
         let printed = text(&output.stderr);
