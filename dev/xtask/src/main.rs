@@ -108,7 +108,8 @@ fn run(task: &Task) -> Result<bool, TaskError> {
             let cases = only
                 .as_deref()
                 .map_or(truth::Cases::All, truth::Cases::Only);
-            truth::run(&workspace, cases, agents.as_deref())?;
+            let floodmark = workspace.build_release("floodmark")?;
+            truth::run(&workspace, &floodmark, cases, agents.as_deref())?;
         }
         Task::Fuzz { seconds } => fuzz::run(&workspace, *seconds)?,
         Task::Schema(mode) => {

@@ -127,16 +127,18 @@ impl SuiteStep {
             SuiteStep::Schema => pages::schema(workspace, &CHECK, &bench()?).map(no_notes),
             SuiteStep::Usage => pages::usage(workspace, &CHECK, &floodmark()?).map(no_notes),
             SuiteStep::Systems => measure(&|| bench::step(workspace, &bench()?, &["systems"])),
-            SuiteStep::Truth => measure(&|| truth::run(workspace, truth::Cases::Suite, None)),
+            SuiteStep::Truth => {
+                measure(&|| truth::run(workspace, &floodmark()?, truth::Cases::Suite, None))
+            }
             SuiteStep::Crash => {
                 let floodmark = floodmark()?;
                 let run = || crash(workspace, &floodmark).map(no_notes);
                 passes.run(&self.name(), slice::from_ref(&floodmark), |_| true, run)
             }
             SuiteStep::Causes => measure(&|| {
-                let measured = workspace.build_release("floodmark")?;
+                let floodmark = floodmark()?;
                 let flags = ["causes", "--floodmark"].map(OsStr::new);
-                let flags = [flags[0], flags[1], measured.as_os_str()];
+                let flags = [flags[0], flags[1], floodmark.as_os_str()];
                 bench::step(workspace, &bench()?, &flags)
             }),
             SuiteStep::Fuzz => measure(&|| fuzz::run(workspace, FUZZ_SECONDS).map(no_notes)),
@@ -164,7 +166,7 @@ impl Selection {
     }
 }
 
-/// Runs a limited number of crash rounds of several experiments, all at the same time.
+/// Runs several crash experiments in parallel, some with a limited number of rounds.
 fn crash(workspace: &Workspace, floodmark: &Path) -> Result<(), TaskError> {
     let experiments = [
         "crash-dispatcher --rounds 5",

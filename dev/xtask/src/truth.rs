@@ -31,15 +31,14 @@ pub enum Cases<'a> {
     Suite,
 }
 
-/// Runs cases on each backend with release builds, and returns a note with the reason for each
-/// ignored backend.
-/// `agents` divide each load, if given.
+/// Runs cases on each backend, and returns a note with the reason for each ignored backend.
+/// `floodmark` and `floodmark-truth` are in the same directory. `agents` divide each load, if given.
 pub fn run(
     workspace: &Workspace,
+    floodmark: &Path,
     cases: Cases<'_>,
     agents: Option<&str>,
 ) -> Result<Vec<String>, TaskError> {
-    let floodmark = &workspace.build_release("floodmark")?;
     let mut ignored = Vec::new();
     let results = BACKENDS.map(|backend| match unavailable(floodmark, backend)? {
         Some(reason) => {
