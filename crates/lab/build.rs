@@ -31,7 +31,8 @@ fn main() -> io::Result<()> {
     }
     files.sort_unstable();
     println!("cargo::rerun-if-changed=build.rs");
-    // `cargo xtask dist` sets this variable to the commit's time, so each commit is packed anew.
+    // `cargo xtask dist` sets this variable to the commit's time, so the archive is rebuilt for
+    // each commit.
     println!("cargo::rerun-if-env-changed=SOURCE_DATE_EPOCH");
     let mut archive = tar::Builder::new(Vec::new());
     for path in &files {
@@ -52,11 +53,11 @@ fn main() -> io::Result<()> {
 }
 
 /// Adds all files in a directory and its subdirectories, except hidden files and build output.
-/// Returns whether builds write nothing to these directories.
+/// Returns whether no build writes to any of these directories.
 ///
-/// Cargo watches only such directories for new files. If it watched any other directory, and thus
-/// its subdirectories, each build of a system would rebuild floodmark. In the other directories, a
-/// unit test finds new files that are not embedded.
+/// Cargo watches only such directories for new files. Cargo always watches subdirectories too, so
+/// if it watched a directory to which a build writes, each build of a system would cause a rebuild
+/// of floodmark. In the other directories, a unit test detects new files that are not embedded.
 fn add_files(directory: &Path, files: &mut Vec<PathBuf>) -> io::Result<bool> {
     let mut has_only_sources = true;
     for entry in fs::read_dir(directory)? {
@@ -80,7 +81,7 @@ fn add_files(directory: &Path, files: &mut Vec<PathBuf>) -> io::Result<bool> {
     Ok(has_only_sources)
 }
 
-/// Appends a file. The header holds nothing about the host, so equal files give equal archives.
+/// Appends a file. The header contains nothing about the host, so equal files give equal archives.
 fn add_file(archive: &mut tar::Builder<Vec<u8>>, path: &Path, name: &Path) -> io::Result<()> {
     let content = fs::read(path)?;
     let is_program = fs::metadata(path)?.permissions().mode() & 0o111 != 0;

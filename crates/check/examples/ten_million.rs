@@ -1,5 +1,5 @@
-//! Prints how long each check of an API takes for 10 million operations, and how much memory it
-//! needs in addition to the operations themselves.
+//! Prints how long each API check takes for 10 million operations, and how much memory the check
+//! needs in addition to the operations.
 //!
 //! ```sh
 //! cargo run --release -p floodmark-check --example ten_million
@@ -50,7 +50,7 @@ fn history(keys: u64, reads: u64, is_counter: bool) -> Vec<KeptOperation> {
     (1..=OPERATIONS).map(operation).collect()
 }
 
-/// Returns the peak of the memory of this process, in MB.
+/// Returns the peak memory use of this process, in MB.
 fn peak_mb() -> Result<f64, Box<dyn Error>> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -71,8 +71,8 @@ fn measure(
         readback: None,
         value_places: Vec::new(),
     };
-    // Load threads write their operations one after the other, and a server returns items in an
-    // order of its own.
+    // Each load thread writes its operations as one block, and a server may return items in any
+    // order, so shuffle both.
     for i in (1..operations.len()).rev() {
         operations.swap(i, key_of(i as u64, i as u64 + 1) as usize - 1);
     }

@@ -182,8 +182,9 @@ pub(crate) fn success(scan: &NumberScan, n: usize, unknown: u64) -> String {
     )
 }
 
-/// Returns the result of a check, which holds if there are no faults. `content` is the part of a
-/// response that is checked. Without content and faults, the check is not evaluated.
+/// Returns the result of a check. The check holds if there are no faults. `content` names the part
+/// of a response that is checked. If no response had this part and there are no faults, the check
+/// is not evaluated.
 pub(crate) fn counter_result(
     name: &str,
     content: &str,

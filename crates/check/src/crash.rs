@@ -1,9 +1,9 @@
 //! Compares the state recovered after a crash with the acknowledged requests.
 //!
-//! A crash round splits the responses of one durable state into those before and those after a
-//! restart. With *A* the acknowledged requests and *U* those with an unknown outcome, the recovered
-//! state *R* must satisfy A ⊆ R ⊆ A ∪ U, in order. A counter numbers its requests, so its state is
-//! the last number, and the condition becomes:
+//! A restart splits the responses of a crash round into those before and those after it. Let *A* be
+//! the acknowledged requests, *U* the requests with an unknown outcome, and *R* the recovered
+//! state. Then A ⊆ R ⊆ A ∪ U must hold, and the order must be kept. A counter numbers its requests,
+//! so its state is the last number, and the condition becomes:
 //!
 //! 1. all numbers after the restart are larger than all acknowledged numbers (A ⊆ R). Otherwise,
 //!    the restart lost the numbers in between, and the server hands them out again;
@@ -77,8 +77,8 @@ fn number_of(drawn: &DrawnNumber) -> u64 {
 }
 
 /// Judges the scores of a crash round. Sorts the scores in place. Returns the findings and the
-/// state at the end of the round. `line` is the total line of the first round, which gives the
-/// expected total for each number. `scored` is the summary from the load process.
+/// state at the end of the round. `line` comes from the first round and gives the expected total
+/// for each number. `scored` is the summary from the load process.
 #[must_use]
 pub fn crashed_scoring(
     scores: &mut [KeptScore],
@@ -126,8 +126,9 @@ pub fn crashed_scoring(
     bounds.finish(before, after, violations, state)
 }
 
-/// Splits responses into those to requests sent before the restart, and all later ones. A request
-/// belongs to the server process that its connection leads to, so the time of sending decides.
+/// Splits responses into those to requests that were sent before the restart, and the others. The
+/// server process at the other end of the connection executes a request, so the send time decides,
+/// not the response time.
 fn split<T>(
     responses: &mut [T],
     restarted_ns: Option<u64>,
@@ -228,8 +229,7 @@ struct Bounds<'a> {
     round: &'a RoundContext<'a>,
     /// Number of acknowledged requests that were executed before the resumption.
     acknowledged: u64,
-    /// Whether the server reserves numbers in blocks, so that a restart may skip any number of
-    /// them.
+    /// Whether the server reserves numbers in blocks. If so, a restart may skip arbitrarily many.
     reserves_blocks: bool,
     nouns: [&'static str; 2],
 }
@@ -248,9 +248,9 @@ impl Bounds<'_> {
         let earlier_unknown = round.earlier.map_or(0, |state| state.unknown);
         let mut slack = earlier_unknown.saturating_add(unknown);
         if let Some((low, high)) = before.range {
-            // Before a fresh start, an interrupted round may have sent any number of requests.
+            // Before a fresh start, an interrupted round may have sent arbitrarily many requests.
             let explained = (!round.is_fresh_start).then_some(slack);
-            // A state that floodmark has not seen before may start with any number.
+            // If the last number before the round is unknown, any first number is correct.
             violations.extend(
                 last.and_then(|last| {
                     self.violation("the start of the round", last, low, explained)
@@ -351,7 +351,7 @@ pub struct ApiRound {
     pub operations: Vec<KeptOperation>,
     /// Items that were found after the round's load; empty for checks other than `set`.
     pub found: FoundItems,
-    /// Number of responses with status 2xx or 3xx without the value that the check needs.
+    /// Number of responses with status 2xx or 3xx that lack the value that the check needs.
     pub unreadable: u64,
     /// Whether the server was restarted.
     pub restarts_server: bool,
@@ -362,22 +362,22 @@ pub struct ApiRound {
 
 /// What is known about the state of an API between two crash rounds.
 ///
-/// All rounds share one durable state, so the checks start from the state that the previous round
-/// left behind, instead of an empty one:
+/// All rounds share one durable state, so each check starts from the state that the previous round
+/// left behind, not from an empty one:
 ///
-/// - `set`: with *B* the items that were found before the round, *A* the acknowledged items of the
-///   round and *U* those with an unknown outcome, the items *R* that are found after the round must
-///   satisfy A ∪ B ⊆ R ⊆ A ∪ B ∪ U. No earlier item may be found more often than before, and no new
-///   item more than once.
+/// - `set`: let *B* be the items found before the round, *A* the items acknowledged in the round,
+///   *U* the items whose outcome is unknown, and *R* the items found after the round. Then
+///   A ∪ B ⊆ R ⊆ A ∪ B ∪ U must hold. No earlier item may be found more often than before, and no
+///   new item more than once.
 /// - `register`: the operations of the round must be linearizable across the crash. A round can
 ///   detect a lost write only if the key is read between the restart and the next write to that
 ///   key.
 ///
 /// If the server is still executing a write when the load ends, the write can take effect in the
 /// next round. A write with an unknown outcome therefore counts as an unknown write of the next
-/// round as well. When the server restarts in a round, all writes of earlier rounds have ended. A
-/// server that keeps running may retry a write with an unknown outcome at any later time, so the
-/// write counts as unknown until it is found.
+/// round as well. If the server restarts in a round, writes from earlier rounds cannot take effect
+/// after that round. A server that keeps running may retry a write with an unknown outcome at any
+/// later time, so the write counts as unknown until it is found.
 #[derive(Debug, Default)]
 pub struct ApiState {
     /// Items of a set, sorted.
@@ -504,8 +504,8 @@ fn acknowledged(kind: ApiCheckKind, round: &ApiRound) -> u64 {
     if kind == ApiCheckKind::Set {
         return before.count() as u64;
     }
-    // A read of a value that may have been written later does not show whether an earlier write was
-    // lost.
+    // If a value may have been written after the resumption, a read that returns it does not show
+    // whether an earlier write was lost.
     let later = writes.filter(|write| !is_before(write));
     let later = later.chain(operations().filter(|operation| is_unknown(operation)));
     let later: BTreeSet<(u64, u64)> = later.map(written).collect();

@@ -20,10 +20,11 @@ use crate::responses::DrawnNumber;
 use crate::result::{count, history, result};
 
 /// Checks the increments and reads of all counters. The operations may be in any order.
-/// `returns_value` tells whether an acknowledged increment has the value that it returned.
+/// `returns_value` tells whether the value of an acknowledged increment is the counter value that
+/// the server returned.
 ///
-/// The check sorts the operations in place. It also allocates 16 bytes per operation, for one key
-/// at a time. The check is not evaluated if there are no values.
+/// The check sorts the operations in place. It also allocates 16 bytes per operation, but only for
+/// one key at a time. The check is not evaluated if there are no values.
 pub fn increments(operations: &mut [KeptOperation], returns_value: bool) -> CheckResult {
     operations.sort_unstable_by_key(|o| (o.key(), o.kind(), o.value(), o.0));
     let (mut keys, mut faulty, mut values) = (0u64, 0u64, 0u64);
@@ -84,8 +85,8 @@ impl<'a> CounterHistory<'a> {
         }
     }
 
-    /// Returns the words for an increment in a history. Only an acknowledged increment is shown
-    /// with the value that it returned.
+    /// Returns the words that describe an increment in a history. Only an acknowledged increment is
+    /// shown with the value that the server returned.
     fn verb(&self, kind: OperationKind) -> &'static str {
         if self.returns_value && kind == OperationKind::Acknowledged {
             "increment to"
@@ -219,7 +220,7 @@ impl<'a> CounterHistory<'a> {
     }
 }
 
-/// Returns the value of a counter. A counter that does not exist yet is 0.
+/// Returns the value of a counter. A counter that does not exist yet counts as 0.
 fn observed(operation: &KeptOperation) -> u64 {
     match operation.kind() {
         OperationKind::ReadNothing => 0,

@@ -7,9 +7,9 @@ use floodmark_record::operation::{KeptOperation, OperationKind};
 use floodmark_record::run::CheckResult;
 use floodmark_record::units::show_count;
 
-/// Returns the result of a check. `violation` describes a violation and contains its history.
-/// `nothing` is the reason why there is nothing to check; in this case, a check without a violation
-/// is not evaluated.
+/// Returns the result of a check. `violation` describes a violation and contains its history. If
+/// there is nothing to check, `nothing` is the reason, and a check without a violation is not
+/// evaluated.
 pub(crate) fn result(
     name: &str,
     violation: Option<(String, Vec<String>)>,
@@ -65,9 +65,10 @@ pub(crate) fn fault(
 /// Maximum number of operations in a history, in addition to those that show the violation.
 const NEIGHBORS: usize = 10;
 
-/// Returns one line per operation: those that show a violation, marked with `>`, and those that
-/// were sent at about the same time as the last of them, marked with `·`. `verb` returns the words
-/// printed for a write of a kind, such as `write`.
+/// Returns a history with one line per operation. The operations that show a violation are marked
+/// with `>`. Up to [`NEIGHBORS`] others are marked with `·`: those whose send time is closest to
+/// the latest response in the violation. `verb` returns the words that are printed for a kind of
+/// write, such as `write`.
 pub(crate) fn history(
     all: &[KeptOperation],
     marked: &[KeptOperation],
@@ -76,7 +77,7 @@ pub(crate) fn history(
     let Some(last) = marked.iter().map(KeptOperation::done_ns).max() else {
         return Vec::new();
     };
-    // The operations that are farthest away come first, so that nearer ones replace them.
+    // The operation farthest away in time comes first, so that a nearer one replaces it.
     let mut nearest: BinaryHeap<(u64, [u64; 3])> = BinaryHeap::new();
     for operation in all.iter().filter(|operation| !marked.contains(operation)) {
         nearest.push((operation.sent_ns().abs_diff(last), operation.0));
@@ -96,7 +97,7 @@ pub(crate) fn history(
     }
     let mut lines = Vec::new();
     for (place, operation) in shown.iter().enumerate() {
-        // Operations before the first and after the last line are of no interest.
+        // Do not mention operations before the first line or after the last one.
         if place > 0 && skipped[place] > 0 {
             lines.push(format!("… {} more", show_count(skipped[place])));
         }

@@ -1,9 +1,8 @@
 //! The `set` check: at the end, every acknowledged item is found exactly once, and no unexpected
 //! item is found.
 //!
-//! Each request inserts an item with a number of its own. After the attempt, all items are read
-//! back. An insert with an unknown outcome may or may not be found. A refused insert must not be
-//! found.
+//! Each request inserts an item with a unique number. After the attempt, all items are read back.
+//! An insert with an unknown outcome may or may not be found. A refused insert must not be found.
 
 use floodmark_record::kept::SHOWN;
 use floodmark_record::operation::{KeptOperation, OperationKind};
@@ -61,11 +60,11 @@ struct SetScan {
     lost: ItemNumbers,
     /// Items that were found more than once.
     repeated: ItemNumbers,
-    /// Items of refused inserts.
+    /// Items that were found although the server refused the insert.
     refused: ItemNumbers,
     /// Items that were never sent.
     foreign: ItemNumbers,
-    /// The first insert sent that violates the check.
+    /// The insert that was sent first among those that violate the check.
     first: Option<KeptOperation>,
 }
 
@@ -119,7 +118,7 @@ impl SetScan {
         scan
     }
 
-    /// Counts an insert whose item was found so many times. Returns whether this is a violation.
+    /// Counts an insert whose item was found `times` times. Returns whether this is a violation.
     fn take(&mut self, insert: &KeptOperation, times: usize) -> bool {
         let number = insert.value();
         let is_found = times > 0;

@@ -29,7 +29,7 @@ pub use trends::{NamedRecord, trend_series};
 /// variance between processes is too uncertain.
 pub const FEWEST_PROCESSES: usize = 5;
 
-/// Minimum throughput of a sweep point that is good enough, as a share of the highest throughput.
+/// A sweep point is good enough if its throughput is at least this share of the highest throughput.
 /// Throughput varies by about 5 % between fresh processes on one host.
 const ENOUGH: f64 = 0.95;
 

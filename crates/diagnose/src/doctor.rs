@@ -7,11 +7,12 @@ use floodmark_record::units::{show_count, show_ns};
 
 use crate::text::show_processes;
 
-/// A function that checks one topic. The topic in the returned finding is empty. The function
-/// returns `None` if data is missing.
+/// A function that checks one topic. It leaves the topic of the finding empty. It returns `None` if
+/// data is missing.
 type HostCheck = fn(&HostFacts) -> Option<HostFinding>;
 
-/// A topic, the level and the finding if data is missing, and the function that checks the topic.
+/// A topic and the function that checks it. The pair in the middle is the level and the text of the
+/// finding if data is missing.
 type DoctorCheck = (&'static str, (Level, &'static str), HostCheck);
 
 const NOT_AVAILABLE: (Level, &str) = (Level::Unknown, "not available on this host");
@@ -201,7 +202,7 @@ fn steal(facts: &HostFacts) -> Option<HostFinding> {
     let now = facts.load.stolen_cpus? / host_cpus(facts);
     let ever = facts.load.stolen_since_boot.unwrap_or(0.0);
     let (percent, percent_ever) = (now * 100.0, ever * 100.0);
-    // Steal before the sample causes at most a note.
+    // Steal that occurred only before this measurement causes at most a note.
     let level = level(now, NOTE, WARNING).min(level(ever, NOTE, f64::INFINITY));
     if level == Level::Ok {
         return Some(fine(format!(
@@ -270,7 +271,7 @@ const TIME_WAIT_S: f64 = 60.0;
 const MORE_SOURCES: &str = "# or use several source addresses: --sources 127.0.0.2-127.0.0.20";
 
 fn open_files(facts: &HostFacts) -> Option<HostFinding> {
-    // Limit that allows 10,000 connections in the client or the server.
+    // Enough for 10,000 connections in the client or the server.
     const ENOUGH: u64 = 10_240;
     let limit = facts.open_files?;
     let show = |n: u64| match n {

@@ -22,10 +22,10 @@ const FAILED_SHARE: f64 = 0.01;
 /// Minimum share of requests that get an ok response if the server keeps up with the offered rate.
 pub(crate) const MET_SHARE: f64 = 0.99;
 
-/// Share of the maximum throughput at which requests hardly queue.
+/// Offered rate at which requests hardly queue, as a share of the maximum throughput.
 const BELOW_LIMIT: f64 = 0.7;
 
-/// Factor between an offered rate that the server kept up with and the next rate to try.
+/// Factor by which the next rate to try exceeds an offered rate that the server kept up with.
 pub(crate) const STEP_UP: f64 = 1.5;
 
 /// Returns the next step in one line. `cpus` is the number of CPUs that the client may use.

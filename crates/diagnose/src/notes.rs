@@ -55,8 +55,8 @@ pub(crate) fn notes(judged: &Judged<'_>) -> Vec<String> {
     .collect()
 }
 
-/// Reports a target that does not speak HTTP/1.1. All other reasons for an early end appear in the
-/// summary or among the reasons of the validity.
+/// Reports a target that does not speak HTTP/1.1. Any other reason for an early end appears in the
+/// summary or in the reasons why the run is not valid.
 fn not_http(run: &Run) -> Option<String> {
     (run.ended.reason == EndReason::NotHttp)
         .then(|| "the run ended early: no response was HTTP/1.1; check the port".to_owned())
@@ -214,7 +214,7 @@ fn little(run: &Run) -> Option<String> {
     })
 }
 
-/// Reports held connections that failed to open before the run.
+/// Reports held connections that could not be opened before the run.
 fn not_opened(run: &Run) -> Option<String> {
     let held = run.connections.held.as_ref();
     let held = held.filter(|held| held.failed > 0)?;

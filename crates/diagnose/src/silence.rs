@@ -7,23 +7,24 @@ use floodmark_record::units::show_count;
 
 use crate::why::thresholds::{MOST, NOTICEABLE, SATURATED};
 
-/// Minimum number of requests in flight during a stall. A few requests can all be slow at once.
+/// Minimum number of requests in flight during a stall. With fewer, all of them may be slow at the
+/// same time by chance.
 const MIN_IN_FLIGHT: u64 = 5;
 
 /// Minimum number of responses that the server would have sent during the silence at its mean rate.
 /// With fewer, chance can explain the silence.
 const MIN_EXPECTED: f64 = 20.0;
 
-/// Maximum share of the window that a server stall may take without distorting means over the
-/// window: half of the difference between full use and [`SATURATED`]. A resource that is in use for
-/// at least 0.975 of the remaining time then still counts as saturated.
+/// A server stall distorts means over the window if it takes at least this share of the window:
+/// half of the difference between full use and [`SATURATED`]. After a shorter stall, a resource
+/// that is in use for at least 0.975 of the remaining time still counts as saturated.
 const MAX_STALLED: f64 = (1.0 - SATURATED) / 2.0;
 
 /// Returns the server stall of a run: a silence while at least [`MIN_IN_FLIGHT`] requests were in
 /// flight. Returns `None` if chance, slow requests or the client can explain the silence.
 ///
-/// Requests whose service times vary, or that end together because workers run in step, cause
-/// silences shorter than the usual service time, or many silences.
+/// Silences also occur if service times vary, or if requests end together because workers run in
+/// step. Such silences are shorter than the usual service time, or there are many of them.
 pub(crate) fn server_stall(run: &Run) -> Option<&Silence> {
     let silence = run.silence.as_ref()?;
     let length_s = silence.to_s - silence.from_s;
@@ -70,13 +71,13 @@ pub(crate) fn show_stall(stall: &Silence) -> String {
 }
 
 /// Returns the time of the last response, in seconds since the start, if the server did not respond
-/// from then until the end of the run. Returns 0 for a server that became unreachable before it
-/// responded.
+/// from then until the end of the run. Returns 0 for a server that became unreachable before its
+/// first response.
 ///
 /// Unless the server became unreachable, the silence must exceed the timeout, or take a noticeable
-/// share of the run and exceed all service times. Requests must have failed during the silence, so
-/// an idle server is not reported. Returns `None` if most errors are client errors, such as a lack
-/// of local ports.
+/// share of the run and exceed all service times. Requests must have failed during the silence or
+/// be in flight at the end, so an idle server is not reported. Returns `None` if most errors are
+/// client errors, such as a lack of local ports.
 #[must_use]
 pub fn server_gone_since_s(run: &Run, last_response_s: Option<f64>) -> Option<f64> {
     if run.ended.reason == EndReason::ServerGone {

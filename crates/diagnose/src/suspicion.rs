@@ -47,7 +47,8 @@ impl RecentFigures {
     }
 
     /// Returns the number of CPUs of the client's host if hardly any CPU is idle. Returns `None` if
-    /// the server's CPU use is unknown, because it then looks like that of other programs.
+    /// the server's CPU use is unknown, because it then cannot be distinguished from the CPU use of
+    /// other programs.
     pub(crate) fn full_host(&self) -> Option<f64> {
         let (cpus, busy) = (self.host_cpus?, self.busy_cpus?);
         (self.server_cpus.is_some() && busy >= SATURATED * cpus).then_some(cpus)

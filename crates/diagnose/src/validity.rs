@@ -429,8 +429,8 @@ pub(crate) struct ClientThreads {
 }
 
 impl ClientThreads {
-    /// Computes the mean shares of the time that the load threads were running and runnable.
-    /// Returns `None` if there are no load threads.
+    /// Computes the mean share of the time that the load threads were running, and the mean share
+    /// that they were runnable. Returns `None` if there are no load threads.
     pub(crate) fn of(threads: &[ThreadUsage]) -> Option<Self> {
         let load = || threads.iter().filter(|t| t.drives_load && t.wall_s > 0.0);
         let n = load().count();

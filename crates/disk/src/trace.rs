@@ -31,7 +31,7 @@ pub struct EntryName {
     pub name: OsString,
 }
 
-/// A file, directory or symbolic link that existed before the start.
+/// A file, directory or symbolic link that existed before the process started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BaseNode {
     /// A file with its content.

@@ -26,7 +26,8 @@ pub struct MetricDefinition {
     pub prometheus: &'static str,
     /// Name in OpenTelemetry.
     pub otlp: &'static str,
-    /// Unit in UCUM, as OpenTelemetry requires: `s`, `By`, `1` or an annotation in braces.
+    /// Unit in UCUM notation, which OpenTelemetry requires: `s`, `By`, `1` or an annotation in
+    /// braces.
     pub unit: &'static str,
     /// Kind of the metric.
     pub(crate) kind: InstrumentKind,
@@ -60,7 +61,7 @@ pub(crate) enum LabelKey {
 
 impl LabelKey {
     /// Returns the Prometheus name and the OpenTelemetry name. The Prometheus name is `None` if
-    /// only OpenTelemetry requires the label. The OpenTelemetry name is from the semantic
+    /// only OpenTelemetry requires the label. The OpenTelemetry name follows the semantic
     /// conventions if they define one.
     fn names(self) -> (Option<&'static str>, &'static str) {
         match self {
@@ -94,7 +95,7 @@ impl LabelKey {
         self.names().1
     }
 
-    /// Returns whether the value is an integer in OpenTelemetry.
+    /// Returns whether the label's value is exported to OpenTelemetry as an integer.
     pub(crate) fn is_integer(self) -> bool {
         matches!(self, LabelKey::Status | LabelKey::ServerPort)
     }
@@ -157,7 +158,7 @@ fn number<'a>(labels: impl IntoIterator<Item = MetricLabel<'a>>, value: f64) -> 
     }
 }
 
-/// Puts the labels in `base` before the labels of each series.
+/// Prepends the labels in `base` to the labels of each series.
 fn labeled<'a>(
     base: Vec<MetricLabel<'a>>,
     series: Vec<ExportedSeries<'a>>,
@@ -189,7 +190,7 @@ fn of_targets<'a>(
         .collect()
 }
 
-/// Returns the series of each phase of each target.
+/// Returns the series for each combination of target and phase.
 fn of_phases<'a>(
     metrics: &'a LoadMetrics,
     series: impl Fn(&'a TargetTotals, &'a PhaseTotals) -> Vec<ExportedSeries<'a>>,

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use floodmark_stats::Histogram;
 
-/// Upper bounds of the classic buckets, in seconds. One more bucket, without a bound, contains all
-/// longer times.
+/// Upper bounds of the classic buckets, in seconds. An implicit last bucket without an upper bound
+/// contains all longer times.
 pub(crate) const CLASSIC_BOUNDS_S: [f64; 21] = [
     0.000_01, 0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025,
     0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0,
@@ -60,7 +60,7 @@ pub(crate) const MAX_BUCKETS: usize = 160;
 /// native histograms and OpenTelemetry's exponential histograms.
 ///
 /// Bucket `i` contains the values above `base^(i - 1)` and up to `base^i`, where `base` is
-/// `2^(2^-schema)`. This is Prometheus's numbering. OpenTelemetry's indexes are smaller by 1.
+/// `2^(2^-schema)`. These are Prometheus's indexes; OpenTelemetry's indexes are smaller by 1.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ExponentialBuckets {
     /// Resolution: the schema in Prometheus, the scale in OpenTelemetry.
@@ -82,7 +82,7 @@ impl Default for ExponentialBuckets {
 }
 
 impl ExponentialBuckets {
-    /// Adds `count` occurrences of a value, which must be at least 0.
+    /// Adds `count` occurrences of a value, which must not be negative.
     pub(crate) fn add(&mut self, value: f64, count: u64) {
         if value <= 0.0 {
             self.zeros += count;
@@ -169,7 +169,7 @@ mod tests {
             sorted.sort_unstable();
             let mut rest = sorted.iter();
             for (&index, &count) in &buckets.counts {
-                // Floating-point logarithms are inexact at a boundary.
+                // Allow for a rounding error, because logarithms are inexact at a boundary.
                 let (low, high) = (base.powi(index - 1) * (1.0 - 1e-9), base.powi(index) * (1.0 + 1e-9));
                 for _ in 0..count {
                     let value = *rest.next().unwrap() as f64 / 1e9;

@@ -111,7 +111,7 @@ impl Exporter {
             .map(|address| format!("http://{address}{METRICS_PATH}"))
     }
 
-    /// Processes an event of any kind. Returns a warning after the first failed push.
+    /// Updates the metrics with an event. Returns a warning once, after the first push has failed.
     pub fn on(&self, event: &Event) -> Option<String> {
         let reason = self.shared.on(event)?;
         let url = self.collector.as_ref()?;

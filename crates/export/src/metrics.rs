@@ -103,7 +103,7 @@ pub struct LoadMetrics {
 }
 
 impl LoadMetrics {
-    /// Processes an event of any kind. Returns whether it changed the metrics.
+    /// Updates the metrics with an event. Returns whether the metrics changed.
     pub fn on(&mut self, event: &Event) -> bool {
         if let Event::RunBegan { run, plan, .. } = event {
             self.begin(run, plan);
@@ -178,7 +178,7 @@ pub(crate) struct PhaseTotals {
     pub(crate) bytes_sent: u64,
     pub(crate) bytes_received: u64,
     pub(crate) connects: u64,
-    /// Includes requests that timed out, each with the lower bound of its time.
+    /// Includes requests that timed out. For these, the recorded time is a lower bound.
     pub(crate) response: TimeDistribution,
     pub(crate) service: TimeDistribution,
 }
@@ -196,7 +196,7 @@ impl PhaseTotals {
                 TimeKind::Service => &mut self.service,
                 _ => continue,
             };
-            // If a histogram is damaged, only this second's times are missing.
+            // Skip a damaged histogram. Only this second's times are then missing.
             if let Ok(histogram) = Histogram::decode(text) {
                 times.add(&histogram);
             }
@@ -212,7 +212,7 @@ pub(crate) struct CpuTotals {
 }
 
 impl CpuTotals {
-    /// Adds CPU time. Ignores negative values, because a counter can only grow.
+    /// Adds CPU time. Ignores negative values, because a counter must not decrease.
     fn add(&mut self, user_s: f64, system_s: f64) {
         self.user_s += user_s.max(0.0);
         self.system_s += system_s.max(0.0);
@@ -224,8 +224,8 @@ impl CpuTotals {
 pub(crate) struct TargetTotals {
     pub(crate) phases: BTreeMap<Phase, PhaseTotals>,
     pub(crate) client_cpu: CpuTotals,
-    /// Peer in the first run. Later server processes may use other ports, but their figures
-    /// continue the same series. `None` for the targets that share one series.
+    /// Peer in the target's first run. Later server processes may use other ports, but their
+    /// figures continue the same series. `None` in the totals that all further targets share.
     pub(crate) peer: Option<HttpPeer>,
     /// `None` if the server was not monitored.
     pub(crate) server_cpu: Option<CpuTotals>,

@@ -68,7 +68,7 @@ impl FromStr for OtlpUrl {
             return Err(OtlpUrlError::Credentials);
         }
         let host = authority.host().trim_matches(['[', ']']);
-        // `Uri` accepts an invalid port, and then returns no port.
+        // `Uri` accepts an invalid port but does not return it.
         let has_port = authority.as_str().len() > authority.host().len();
         let port = authority.port_u16().filter(|&port| port > 0);
         if host.is_empty() || (has_port && port.is_none()) {
@@ -93,7 +93,7 @@ impl fmt::Display for OtlpUrl {
     }
 }
 
-/// Maximum time to send a request and receive the response.
+/// Maximum time to connect, send a request and receive the response.
 const PUSH_TIME: Duration = Duration::from_secs(2);
 /// Maximum size of a response body in bytes.
 const MAX_RESPONSE: usize = 64 * 1024;
@@ -163,7 +163,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub(crate) struct Resource {
     /// Process id.
     pid: u32,
-    /// Time at which the metrics start, in ns since 1970.
+    /// Start of the period that the metrics cover, in ns since 1970.
     start_unix_ns: u64,
 }
 
@@ -326,7 +326,7 @@ fn buckets(times: &TimeDistribution) -> OtlpBuckets {
 
 // The messages of OTLP (`opentelemetry.proto`, version 1) that floodmark sends and receives. Fields
 // that floodmark never sets are omitted. Tests decode these messages with the types from the crate
-// `opentelemetry-proto`. The command does not use this crate, because it would add the
+// `opentelemetry-proto`. The command itself does not use this crate, which depends on the
 // OpenTelemetry SDK.
 
 #[derive(Clone, PartialEq, prost::Message)]

@@ -28,7 +28,7 @@ use crate::metrics::LoadMetrics;
 
 /// Path of the metrics.
 pub(crate) const METRICS_PATH: &str = "/metrics";
-/// Maximum number of connections. Further connections wait in the kernel's queue.
+/// Maximum number of open connections. Further connections wait in the kernel's accept queue.
 const MAX_CONNECTIONS: usize = 64;
 /// Maximum time to send a request head.
 const HEAD_TIME: Duration = Duration::from_secs(2);
@@ -36,7 +36,7 @@ const HEAD_TIME: Duration = Duration::from_secs(2);
 const CONNECTION_TIME: Duration = Duration::from_secs(5);
 /// Maximum size of a request head in bytes.
 const MAX_HEAD: usize = 16 * 1024;
-/// Pause after `accept` fails for lack of file descriptors or memory.
+/// Pause after `accept` fails, for example because no file descriptor is available.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves the metrics until the task is dropped. The listener must be non-blocking.
@@ -53,7 +53,7 @@ pub(crate) async fn serve(listener: StdListener, shared: Arc<SharedMetrics>) {
         };
         let shared = Arc::clone(&shared);
         tokio::spawn(async move {
-            // A client that is too slow or sends an invalid request only loses its connection.
+            // If a client is too slow or sends an invalid request, only its connection is closed.
             let _ = timeout(CONNECTION_TIME, connection(stream, shared)).await;
             drop(permit);
         });
@@ -116,17 +116,17 @@ struct MetricsState {
     metrics: LoadMetrics,
     /// Encoded metrics by format; cleared when the metrics change.
     encoded: Vec<(ExpositionFormat, Bytes)>,
-    /// Reason for the first failed push, until it is reported.
+    /// Error of the first failed push; `None` after it has been reported.
     warning: Option<String>,
 }
 
 impl SharedMetrics {
     fn lock(&self) -> MutexGuard<'_, MetricsState> {
-        // The metrics are usable even if another thread panicked.
+        // The metrics remain usable even if another thread panicked.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Processes an event of any kind. Returns the warning, if there is a new one.
+    /// Updates the metrics with an event. Returns the warning if there is a new one.
     pub(crate) fn on(&self, event: &Event) -> Option<String> {
         let mut state = self.lock();
         if state.metrics.on(event) {
@@ -167,7 +167,8 @@ enum ExpositionFormat {
 }
 
 impl ExpositionFormat {
-    /// Returns the format that an `Accept` header prefers, or text if the header is missing.
+    /// Returns the format that an `Accept` header prefers, or text if the header is missing or
+    /// accepts neither format.
     fn negotiate(accept: Option<&str>) -> Self {
         let (mut text, mut protobuf) = (0.0, 0.0);
         for range in accept.unwrap_or_default().split(',') {
@@ -373,7 +374,7 @@ fn histogram_message(times: &TimeDistribution) -> HistogramMessage {
         previous = Some((index, count));
     }
     if positive_span.is_empty() {
-        // An empty span marks a native histogram without values.
+        // If there are no values, an empty span marks the histogram as native.
         positive_span.push(SpanMessage {
             offset: Some(0),
             length: Some(0),
@@ -458,7 +459,7 @@ struct HistogramMessage {
     zero_count: Option<u64>,
     #[prost(message, repeated, tag = "12")]
     positive_span: Vec<SpanMessage>,
-    /// Count of each bucket minus the count of the bucket before it.
+    /// Count of each non-empty bucket minus the count of the previous non-empty bucket.
     #[prost(sint64, repeated, packed = "false", tag = "13")]
     positive_delta: Vec<i64>,
 }
@@ -474,8 +475,8 @@ struct BucketMessage {
 /// Consecutive exponential buckets.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 struct SpanMessage {
-    /// First span: index of its first bucket. Later spans: number of empty buckets after the
-    /// previous span.
+    /// First span: index of its first bucket. Later spans: number of empty buckets between the
+    /// previous span and this one.
     #[prost(sint32, optional, tag = "1")]
     offset: Option<i32>,
     #[prost(uint32, optional, tag = "2")]

@@ -80,7 +80,7 @@ pub struct CompareArgs {
 /// Lists metrics for a help text.
 pub fn metric_names(is_listed: impl Fn(ComparedMetric) -> bool) -> String {
     let name = |metric| match metric {
-        // The server's metric names the server.
+        // The name of the server's CPU metric contains "server", so say "client" here.
         ComparedMetric::CpuPerRequest => format!("{metric} (client)"),
         metric => metric.to_string(),
     };
@@ -178,7 +178,8 @@ pub fn run(args: &CompareArgs) -> Result<(), Ending> {
     fault.or_else(failed).map_or(Ok(()), Err)
 }
 
-/// Returns the runs whose curves can be compared. The loads of a search have different rates.
+/// Returns the runs whose curves can be compared. Excludes capacity searches, whose loads have
+/// different rates.
 fn drawable_runs<'a>(side: &RunGroup<'a>) -> Vec<&'a Run> {
     if side.capacities.is_empty() {
         side.runs().collect()

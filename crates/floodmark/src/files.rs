@@ -42,8 +42,8 @@ impl Files {
     /// Checks before a run that all output files are writable, without leaving new files behind.
     ///
     /// # Errors
-    /// Fails if a file is not writable, two flags name the same file, or the environment names no
-    /// job summary.
+    /// Fails if a file is not writable, two flags name the same file, or the job summary is
+    /// requested but `GITHUB_STEP_SUMMARY` is not set.
     pub fn check_writable(&self) -> Result<(), Ending> {
         let named: Vec<(&str, &Path)> = self.named().collect();
         for (i, (flag, path)) in named.iter().copied().enumerate() {
@@ -97,7 +97,7 @@ impl Files {
             .filter_map(|(flag, path)| Some((flag, path.as_deref()?)))
     }
 
-    /// Checks that no output file needs runs, which crash rounds lack.
+    /// Checks that no output file needs runs, because a result with crash rounds has none.
     ///
     /// # Errors
     /// Fails if `--csv` or `--hdr` is set.

@@ -114,7 +114,7 @@ fn attach_negative_numbers(words: impl Iterator<Item = OsString>) -> Vec<OsStrin
     attached
 }
 
-/// Returns whether a word is a flag that takes a value in some command.
+/// Returns whether a word is a flag that takes a value in at least one command.
 fn takes_value(word: &OsStr) -> bool {
     let is_named = |arg: &Arg| {
         let long = arg

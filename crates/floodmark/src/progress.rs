@@ -20,7 +20,7 @@ use crate::out;
 /// Separator between the position in a schedule and the status of the run.
 const SEPARATOR: &str = " · ";
 
-/// What the lines outside the full-screen view describe.
+/// What the progress lines outside the full-screen view describe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LineKind {
     /// Each second of a load.

@@ -113,7 +113,7 @@ pub fn run(args: &RunArgs) -> Result<(), Ending> {
 }
 
 /// Plans the load of a trial, to find errors before any process starts. Returns `None` if this host
-/// does not support the trial's placement, which the command reports later.
+/// does not support the trial's placement; the command reports this later.
 pub fn checked_plan(trial: &Trial) -> Result<Option<Plan>, Ending> {
     let invalid = |what: String| Ending::usage(format!("{}: {what}", trial.place));
     let hosts = match TrialHosts::create(&trial.at) {

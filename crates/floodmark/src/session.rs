@@ -52,7 +52,7 @@ pub trait Measurement {
     /// Whether the printed result says that the measurement was interrupted.
     const SHOWS_INTERRUPTION: bool = false;
 
-    /// Measures into `directory`.
+    /// Runs the measurement and writes its result to `directory`.
     ///
     /// # Errors
     /// Fails if there is no record to report.
@@ -90,7 +90,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Evaluates the thresholds of a measured record, and saves them.
+    /// Evaluates the thresholds of a measurement, and saves them in its record.
     pub fn judged<E: Display>(
         measured: Result<(Record, Option<String>), E>,
         directory: &mut Directory,
@@ -119,7 +119,7 @@ pub struct Session<'a> {
 
 impl<'a> Session<'a> {
     /// Runs the measurement in a new or resumed result directory, prints the result, writes the
-    /// output files, and returns the command's ending.
+    /// output files, and returns how the command ended.
     pub fn run(
         output: &'a OutputArgs,
         resume: Option<&'a Path>,
@@ -176,7 +176,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// Prints the result, writes the output files, and returns the command's ending.
+/// Prints the result, writes the output files, and returns how the command ended.
 fn report<M: Measurement>(
     output: &OutputArgs,
     stop: &Stop,

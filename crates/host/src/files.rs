@@ -26,8 +26,8 @@ pub fn lock(file: &File) -> io::Result<bool> {
 }
 
 /// Locks a directory and runs `create`, so that no other process creates or sweeps entries in the
-/// meantime. Creates the directory if necessary. Returns the locked entry. Once its file is closed,
-/// the entry is abandoned.
+/// meantime. Creates the directory if necessary. Returns the locked file of the entry. Once this
+/// file is closed, the entry counts as abandoned.
 pub(crate) fn create_in_use(
     directory: &Path,
     create: impl FnOnce() -> io::Result<File>,
@@ -142,7 +142,7 @@ impl Drop for Scratch {
     }
 }
 
-/// Removes the unused directories in `parent` and returns their number.
+/// Removes the abandoned directories in `parent`, and returns how many there were.
 ///
 /// # Errors
 /// A directory cannot be read or removed. A missing `parent` is not an error.

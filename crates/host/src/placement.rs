@@ -20,8 +20,8 @@ pub struct ProcessPlacement {
 }
 
 impl ProcessPlacement {
-    /// Runs `work` in this network namespace. Does not restrict its CPUs. To start children, use
-    /// [`ProcessPlacement::place`] instead.
+    /// Runs `work` in this network namespace. Does not restrict the CPUs on which `work` runs. To
+    /// start children, use [`ProcessPlacement::place`] instead.
     ///
     /// # Errors
     /// Returns the same errors as [`Namespace::within`].

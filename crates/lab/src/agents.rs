@@ -1,4 +1,4 @@
-//! Sends an attempt's load from several agents, and folds each agent's part of it.
+//! Sends an attempt's load from several agents, and folds the events of each agent.
 
 use floodmark_host::Stop;
 use floodmark_observe::Root;
@@ -14,8 +14,8 @@ use floodmark_workers::{
 use crate::attempt::LoadSink;
 use crate::fold::{JoinedRun, test_validity};
 
-/// Runs the load, and records the merged events and each agent's part. Returns why the result is
-/// partial, if it is. `expected` contains the IDs of the causes that the experiment expects.
+/// Runs the load, and records the merged events and each agent's part. If the result is partial,
+/// returns the reason. `expected` contains the IDs of the causes that the experiment expects.
 pub(crate) fn run_load(
     setting: &AgentsSetting<'_>,
     (input, run): (&WorkerInput, &RunId),
@@ -54,7 +54,7 @@ pub(crate) fn run_load(
             runs.take(agent, event);
         }
         AgentsEvent::Merged(event) => {
-            // Skip a short last row, for which no agent has a rate.
+            // Skip the last row if it is too short for any agent to have a rate.
             if matches!(*event, Event::Second(_)) && rates.iter().any(Option::is_some) {
                 let none = vec![None; rates.len()];
                 let ok_per_s = std::mem::replace(&mut rates, none);
@@ -115,7 +115,8 @@ impl AgentRuns {
     }
 }
 
-/// Returns an agent's part of a load with its validity. `run` contains the figures of this part.
+/// Returns an agent's part of a load, including its validity. `run` contains the figures of this
+/// part.
 fn agent_run(run: &Run, facts: &AgentFacts, here: Option<&str>, expected: &[String]) -> AgentRun {
     let us = |ns: u64| ns as f64 / 1e3;
     let mut agent = AgentRun {

@@ -45,8 +45,8 @@ pub fn unix_ms() -> u64 {
         .as_millis() as u64
 }
 
-/// Folds the events of a directory into its record. Returns the record, and a message if the worker
-/// failed or the directory cannot be written.
+/// Folds the events in a result directory into its record. Returns the record, and a message if the
+/// worker failed or the directory cannot be written.
 ///
 /// # Errors
 /// The directory cannot be read.

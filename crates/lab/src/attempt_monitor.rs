@@ -74,7 +74,7 @@ impl<'a> AttemptMonitor<'a> {
         }
     }
 
-    /// Adds an agent, whose PID on its host is `pid`. Agents are added before the client is ready.
+    /// Adds an agent, whose PID on its host is `pid`. Must be called before the client is ready.
     pub fn agent(&mut self, pid: u32) {
         self.agents.push(pid);
     }
@@ -158,7 +158,7 @@ fn used_since(last: &mut Option<UsedCpu>, now: Option<UsedCpu>) -> Option<Server
     let now = now?;
     let before = last.replace(now)?;
     let over_s = now.at.saturating_duration_since(before.at).as_secs_f64();
-    // An ended process has no new samples.
+    // A process that has ended has no new samples.
     (over_s > 0.0).then(|| ServerUsed {
         over_s,
         user_s: now.user.saturating_sub(before.user).as_secs_f64(),
@@ -194,8 +194,8 @@ impl ExitMonitor {
                 }
             }
         };
-        // If the thread cannot be started, only the exit times are unknown. The runner also checks
-        // the processes after the load.
+        // If the thread cannot be started, only the exit times are unknown, because the runner also
+        // checks the processes after the load.
         let named = std::thread::Builder::new().name("exits".to_owned());
         let _ = named.spawn(check);
         ExitMonitor {

@@ -1,7 +1,8 @@
 //! The repository's experiments, systems, stores and clients, embedded in the program.
 //!
-//! An installed program therefore needs no clone. [`paths`] lists the embedded files, and
-//! [`unpack`] writes them to the user's cache, because systems are built and started there.
+//! An installed floodmark therefore needs no clone of the repository. [`paths`] lists the embedded
+//! files, and [`unpack`] writes them to the user's cache directory, because systems are built and
+//! started there.
 //!
 //! Invariant: this module does not interpret the files.
 

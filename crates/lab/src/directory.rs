@@ -19,7 +19,7 @@ pub const RECORD: &str = "record.json";
 
 /// Maximum number of results kept in the temporary directory.
 const KEPT_RESULTS: usize = 20;
-/// Memory-backed directory on most Linux hosts.
+/// Directory that is memory-backed on most Linux hosts.
 const MEMORY: &str = "/dev/shm";
 
 /// An open result directory.
@@ -130,8 +130,8 @@ impl Directory {
         Ok(())
     }
 
-    /// Syncs all events to disk, so that they survive a crash of the host. A failure counts like
-    /// that of [`Directory::append`].
+    /// Syncs all events to disk, so that they survive a crash of the host. A failure is handled as
+    /// in [`Directory::append`].
     pub fn sync(&mut self) {
         if let Err(error) = self.events.sync_data() {
             let failure = self.unwritable(error);

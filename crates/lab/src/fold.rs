@@ -133,10 +133,10 @@ pub(crate) fn fold_with(directory: &Path, unsaved: &[Event]) -> Result<Record, F
     }
     let asked = record.experiment.clone().unwrap_or_default();
     if let Some(tuning) = &asked.tuning {
-        // The tuning run itself compares its settings.
+        // A tuning run has its own comparison of settings.
         record.tuning = Some(tuning::judge(&record, tuning, events.tuning).0);
     } else if let Some(rules) = &asked.gate {
-        // A gate adds pairs until it decides, so ordinary intervals would be too narrow.
+        // A gate adds pairs until it reaches a decision, so ordinary intervals would be too narrow.
         record.gate = Some(gate::judge(&record, rules, &events.gate));
     } else {
         compare(&mut record);
@@ -416,8 +416,8 @@ impl JoinedRun {
     }
 
     /// Returns the part of the run that starts at `from_ns`. The caller must have added only rows
-    /// from this part. The requests are those of the part, but the errors by name, the groups and
-    /// the CPU time are those of the whole run.
+    /// from this part. The request counts cover only this part, but the errors by name, the groups
+    /// and the CPU time cover the whole run.
     pub fn finish_from(mut self, from_ns: u64) -> Run {
         self.events.complete();
         self.join_rows();

@@ -112,8 +112,8 @@ impl<'a> SetReader<'a> {
         }
     }
 
-    /// Reads all items, and writes them to a file in `directory`. `sent` is the maximum number of
-    /// items sent to the server.
+    /// Reads all items, and writes them to a file in `directory`. `sent` is an upper bound on the
+    /// number of items sent to the server.
     pub(crate) fn write_items(&self, sent: u64, directory: &Path, name: String) -> ItemsFile {
         let path = directory.join(&name);
         let mut file = ItemsFile {
@@ -135,7 +135,7 @@ impl<'a> SetReader<'a> {
         file
     }
 
-    /// Reads all items. `sent` is the maximum number of items sent to the server.
+    /// Reads all items. `sent` is an upper bound on the number of items sent to the server.
     ///
     /// The server may still execute inserts. If it does so between two pages, the later pages
     /// shift, and an item can be missing or occur twice. All pages are therefore read again until

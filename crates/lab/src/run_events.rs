@@ -44,9 +44,9 @@ pub struct RunEvents {
     pub driven_by: Option<String>,
     pub client: Option<ClientRan>,
     pub observed: Observed,
-    /// CPU time of the server during the next row.
+    /// CPU time that the server used in the second of the next row.
     server_used: Option<ServerUsed>,
-    /// CPU time of the store during the next row.
+    /// CPU time that the store used in the second of the next row.
     store_used: Option<ServerUsed>,
     pub missing: Vec<String>,
     /// Throughput with and without a perturbation, measured after the run.
@@ -309,7 +309,7 @@ impl TimeHistograms {
     }
 }
 
-/// Length of a step in ns: one part.
+/// Length of a step, in ns: one part.
 const STEP_NS: u64 = 100_000_000;
 
 /// Maximum number of steps: enough for 30 s of load and 1 s of drain.
@@ -350,10 +350,10 @@ impl FineThroughputCounter {
     }
 }
 
-/// Minimum length of a silence in ns: two parts.
+/// Minimum length of a silence, in ns: two parts.
 const MIN_NS: u64 = 200_000_000;
 
-/// Consecutive parts in which no bytes were received.
+/// Consecutive parts in which requests were in flight but no bytes were received.
 #[derive(Debug)]
 struct SilentParts {
     from_ns: u64,

@@ -82,7 +82,7 @@ impl FigureWindow {
         middle_s >= self.window.from_s && (ends_with_run || middle_s < self.window.to_s)
     }
 
-    /// Returns the mean of a count per second within the window, or `None` if the window is empty.
+    /// Returns a count's mean per second within the window, or `None` if the window is empty.
     pub fn per_second(&self, run: &RunEvents, of: impl Fn(&SecondRow) -> u64) -> Option<f64> {
         let length_s = self.window.to_s - self.window.from_s;
         let rows = run.rows.iter().map(|row| &row.row);
@@ -234,7 +234,8 @@ fn step_of(steps: &[RateStep], row: &SecondRow) -> usize {
     step_at(steps, (row.from_ns + row.to_ns) as f64 / 2e9)
 }
 
-/// Returns the point at which a ramp reached the server's capacity. Returns `None` for other plans.
+/// Returns whether a ramp reached the server's capacity, and at which point. Returns `None` if the
+/// plan is not a rising ramp.
 pub fn saturation_of(run: &RunEvents) -> Option<Saturation> {
     let Some(schedule @ Schedule::Ramp { ramp, .. }) = run.plan.schedule() else {
         return None;
@@ -256,7 +257,7 @@ pub fn saturation_of(run: &RunEvents) -> Option<Saturation> {
     })
 }
 
-/// Minimum share of a second that must be sampled for its CPU use to be reported.
+/// Minimum share of a second that must be sampled. With less, the second's CPU use is not reported.
 const MIN_SAMPLED: f64 = 0.8;
 
 /// CPU series for the processes of one role. Both series have the same time steps.

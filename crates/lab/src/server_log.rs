@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use floodmark_host::{failure_line, without_colors};
 use floodmark_record::watch::{LogErrors, Logged};
 
-/// Number of bytes that are searched in each line.
+/// Maximum number of bytes that are searched in each line.
 const LINE_LIMIT: usize = 64 * 1024;
 
 /// Maximum length of a quoted line, in characters.

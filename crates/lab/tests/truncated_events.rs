@@ -218,7 +218,7 @@ fn folds_events_cut_at_any_byte() {
         };
         assert_eq!(run.requests.balance(), Ok(()), "cut at {cut}");
         let halves = (complete as u64).saturating_sub(3).min(2 * SECONDS);
-        // A second that lacks its row counts by its parts, whose times are unknown.
+        // If a second lacks its row, its parts are counted instead. Their times are unknown.
         let ok = halves.div_ceil(2) * PER_SECOND;
         assert_eq!(run.requests.ok, ok, "cut at {cut}");
         assert_eq!(run.groups[0].requests.ok, ok, "cut at {cut}");

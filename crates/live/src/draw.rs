@@ -14,7 +14,7 @@ use crate::MIN_SIZE;
 use crate::progress::{RunProgress, failed};
 use crate::state::{BracketStep, LiveState, SearchProgress, TrialList, TrialProgress};
 
-/// Minimum size of the full layout: columns and rows.
+/// Minimum terminal size for the full layout, in columns and rows.
 const WIDE: (u16, u16) = (80, 24);
 
 /// Everything that one drawing needs.
@@ -144,7 +144,7 @@ impl Theme {
         self.span(text, Style::new().fg(Color::Red))
     }
 
-    /// Returns a bar of `width` columns, filled to `share`.
+    /// Returns a bar of `width` columns. `share` is the filled part, from 0 to 1.
     fn bar(self, share: f64, width: usize) -> Vec<Span<'static>> {
         let filled = (share.clamp(0.0, 1.0) * width as f64).round() as usize;
         vec![
@@ -168,9 +168,9 @@ const FIGURES: u16 = 7;
 fn draw_wide(page: &Page<'_>, area: Rect, buffer: &mut Buffer) {
     let state = page.state;
     let suspicion = page.suspicion();
-    // Heading, progress bar and keys.
+    // The other three rows are the heading, the progress bar and the keys.
     let spare = area.height - FIGURES - COUNTS - 3 - u16::from(suspicion.is_some());
-    // Without lists (`tune`), only the messages show progress.
+    // Without lists (as in `tune`), only the messages show progress, so they get more rows.
     let has_lists = !state.trials.trials.is_empty() || state.search.is_some();
     let most_messages = area.height / if has_lists { 12 } else { 4 };
     let messages = (page.messages.len() as u16).min(most_messages);
@@ -226,7 +226,8 @@ fn draw_wide(page: &Page<'_>, area: Rect, buffer: &mut Buffer) {
     put(buffer, keys, [page.keys()]);
 }
 
-/// Divides `spare` rows between two lists. Up to half of the rows are reserved for the second list.
+/// Divides `spare` rows between two lists of the given lengths. Reserves up to half of the rows for
+/// the second list.
 fn shares([first, second]: [usize; 2], spare: u16) -> [u16; 2] {
     let spare = usize::from(spare);
     let reserved = second.min(spare / 2);
@@ -242,7 +243,7 @@ fn halves(area: Rect) -> [Rect; 2] {
         .areas(area)
 }
 
-/// Returns the URL and the plan.
+/// Returns the URL and the plan, or the position in the schedule if no run has started.
 fn headline(page: &Page<'_>) -> Line<'static> {
     let Some(run) = &page.state.run else {
         return Line::from(page.theme.strong(&page.state.position));
@@ -276,7 +277,7 @@ fn draw_narrow(page: &Page<'_>, area: Rect, buffer: &mut Buffer) {
     put(buffer, keys, [page.keys()]);
 }
 
-/// Returns the position in an experiment, or the URL.
+/// Returns the position in the schedule, or the URL outside experiments.
 fn position(page: &Page<'_>) -> Line<'static> {
     let url = page.state.run.as_ref().map(|run| run.heading[0].as_str());
     let text = match page.state.position.as_str() {
@@ -328,7 +329,7 @@ fn title(page: &Page<'_>, text: &str, area: Rect, buffer: &mut Buffer) -> Rect {
     below(area, 1)
 }
 
-/// Draws the throughput of the last second and its history.
+/// Draws the throughput in the last second, above a chart of the throughput in each second.
 fn draw_throughput(page: &Page<'_>, run: &RunProgress, area: Rect, buffer: &mut Buffer) {
     let area = title(page, "throughput", area, buffer);
     let mut spans = vec![page.theme.strong(&run.achieved())];
@@ -341,7 +342,7 @@ fn draw_throughput(page: &Page<'_>, run: &RunProgress, area: Rect, buffer: &mut 
     history(page, run, chart, buffer);
 }
 
-/// Draws the throughput of each second. The newest second is on the right.
+/// Draws a bar for the throughput in each second. The newest second is on the right.
 fn history(page: &Page<'_>, run: &RunProgress, area: Rect, buffer: &mut Buffer) {
     let skipped = run.history.len().saturating_sub(usize::from(area.width));
     let mut values: Vec<u64> = run
@@ -364,7 +365,8 @@ fn bars(page: &Page<'_>, values: &[u64], area: Rect, buffer: &mut Buffer) {
         .render(area, buffer);
 }
 
-/// Draws percentiles of the response time, and a histogram for the current phase.
+/// Draws response-time percentiles of the last second and of the current phase, and a histogram of
+/// the current phase.
 fn draw_times(page: &Page<'_>, run: &RunProgress, area: Rect, buffer: &mut Buffer) {
     let area = title(page, "response time", area, buffer);
     let second = run.last.response.as_ref();
@@ -453,8 +455,8 @@ fn draw_cpus(page: &Page<'_>, run: &RunProgress, area: Rect, buffer: &mut Buffer
     );
 }
 
-/// Returns the number of CPUs that client, server, store and other programs used in the last
-/// second. Omits unknown numbers.
+/// Returns how many CPUs client, server, store and other programs each used in the last second.
+/// Omits those whose use is unknown.
 fn used_cpus(run: &RunProgress) -> Vec<(&'static str, f64)> {
     if run.history.is_empty() {
         return Vec::new();

@@ -17,5 +17,5 @@ pub use screen::restore_terminal;
 pub use state::LiveState;
 pub use view::LiveView;
 
-/// Minimum size of a terminal for the live view: columns and rows.
+/// Minimum terminal size for the live view, in columns and rows.
 pub const MIN_SIZE: (u16, u16) = (40, 10);

@@ -14,12 +14,12 @@ use floodmark_record::watch::{HostUsed, ServerUsed};
 use floodmark_report::{Emphasis, Style, count_of, describe_plan, rate, seconds};
 use floodmark_stats::Histogram;
 
-/// Minimum period over which rates and CPU use are averaged. CPU time is only accurate to a few
-/// milliseconds.
+/// Minimum length, in seconds, of a period from which rates and CPU use are computed. CPU time is
+/// accurate only to a few milliseconds.
 const MIN_LENGTH_S: f64 = 0.1;
 
-/// Number of connection reports per printed line if there is no terminal. About two reports arrive
-/// per second.
+/// Without a terminal, one line is printed for this many reports on opened connections. About two
+/// reports arrive per second.
 const REPORTS_PER_LINE: u32 = 10;
 
 /// Maximum number of seconds in the throughput history. The oldest second is dropped first.
@@ -66,7 +66,7 @@ pub(crate) struct RunProgress {
     elapsed_s: f64,
     /// Totals of the current phase.
     counts: Counts,
-    /// Totals of the current second's parts, until its row replaces them.
+    /// Totals of the parts of the current second, until the row for the whole second replaces them.
     parts: Counts,
     /// Ok responses in the sending window of the current phase.
     ok_in_window: u64,
@@ -266,7 +266,7 @@ impl RunProgress {
         counts
     }
 
-    /// Returns the number of CPUs that client, server and store used in the last second; `None` for
+    /// Returns how many CPUs client, server and store each used in the last second; `None` for
     /// processes that are not monitored.
     pub(crate) fn role_cpus(&self) -> [(&'static str, Option<f64>); 3] {
         let [client, server, store] = self.last.cpus;
@@ -382,7 +382,8 @@ impl RunProgress {
         }
     }
 
-    /// Describes the throughput of the agents: `agents 500/s 480/s –`, or a range for many agents.
+    /// Describes the throughput of the agents: `agents 500/s 480/s –`. If there are many agents,
+    /// gives the range instead.
     pub(crate) fn agents(&self) -> Option<String> {
         let per_s = &self.last.agents_per_s;
         if per_s.len() <= LISTED_AGENTS {
@@ -402,7 +403,7 @@ impl RunProgress {
         Some(format!("{} agents {least} to {most}{silent}", per_s.len()))
     }
 
-    /// Describes the CPUs used in the last second: `CPUs 0.81 client 1.15 server`.
+    /// Describes the CPU use in the last second: `CPUs 0.81 client 1.15 server`.
     fn cpus(&self) -> String {
         let used = self.role_cpus().into_iter();
         let used = used.filter_map(|(role, cpus)| Some(format!(" {:.2} {role}", cpus?)));
@@ -476,7 +477,7 @@ impl RunProgress {
 pub(crate) struct AttemptFigures {
     pub(crate) ok_per_s: Option<f64>,
     pub(crate) p99_ns: Option<u64>,
-    /// Intended requests without an ok response.
+    /// Number of intended requests without an ok response.
     pub(crate) not_ok: u64,
 }
 

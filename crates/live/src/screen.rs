@@ -1,4 +1,5 @@
-//! The terminal: alternate screen, keys, messages, and the restoration of its original state.
+//! Controls the terminal: alternate screen, keys and messages, and the restoration of the
+//! terminal's original state.
 //!
 //! While the view is shown, stderr is a file in memory, so that messages of this process and of its
 //! children do not disturb the view. Restoring the terminal copies these messages to it.
@@ -25,7 +26,7 @@ const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l\x1b[2J";
 /// Resets the style, shows the cursor and the normal screen.
 const LEAVE: &[u8] = b"\x1b[0m\x1b[?25h\x1b[?1049l";
 
-/// Maximum number of bytes of messages that the view reads.
+/// Maximum number of bytes that the view reads from the end of the messages.
 const LAST_MESSAGES: u64 = 4096;
 
 /// The terminal of this process, and its original state.
@@ -39,7 +40,7 @@ struct Console {
     is_taken: AtomicBool,
 }
 
-/// Never changes after the first view, so that a signal handler can read it.
+/// Set by the first view and never changed afterwards, so a signal handler can read it.
 static CONSOLE: OnceLock<Console> = OnceLock::new();
 
 impl Console {
@@ -111,18 +112,19 @@ pub(crate) struct Screen {
     console: &'static Console,
     /// What the terminal shows.
     shown: Buffer,
-    /// Length of the messages that were read last.
+    /// Total length of the messages when they were last read, in bytes.
     read_length: u64,
 }
 
 impl Screen {
-    /// Takes the terminal that is stderr.
+    /// Takes over the terminal to which stderr is connected.
     ///
     /// # Errors
     /// stderr is not a terminal, this process is not in the terminal's foreground, or another
     /// screen is open.
     pub(crate) fn open() -> io::Result<Self> {
-        // A terminal that does not control this process has no foreground.
+        // Ignore an error: a terminal that does not control this process has no foreground process
+        // group.
         let foreground = tcgetpgrp(stderr());
         if foreground.is_ok_and(|group| group != rustix::process::getpgrp()) {
             return Err(io::Error::other("this process runs in the background"));
@@ -179,7 +181,7 @@ impl Screen {
         )
     }
 
-    /// Draws what has changed. Only the screen of a process that still owns the terminal changes.
+    /// Draws what has changed. Writes nothing if the terminal has already been restored.
     pub(crate) fn draw(&mut self, draw: impl FnOnce(Rect, &mut Buffer)) {
         let area = self.area();
         let mut bytes = Vec::new();

@@ -22,8 +22,8 @@ pub struct LiveState {
 }
 
 impl LiveState {
-    /// Sets the planned attempts of an experiment, each by the name of its trial. `are_searches`
-    /// says whether each attempt is a capacity search.
+    /// Sets the planned attempts of an experiment. Each attempt is given as the name of its trial.
+    /// `are_searches` says whether each attempt is a capacity search.
     pub fn set_schedule(&mut self, attempts: impl IntoIterator<Item = String>, are_searches: bool) {
         self.trials = TrialList::new(attempts, are_searches);
     }
@@ -40,7 +40,7 @@ impl LiveState {
         }
     }
 
-    /// Adds the last trial of a capacity search.
+    /// Adds the latest trial of a capacity search.
     pub fn record_search(&mut self, result: &CapacityResult) {
         self.search.get_or_insert_default().record(result);
     }
@@ -94,7 +94,8 @@ impl LiveState {
         line.chars().take(width.saturating_sub(1)).collect()
     }
 
-    /// Returns the progress line to write to a log or pipe after `event`, about every 5 to 10 s.
+    /// Returns the progress line to write to a log or pipe after `event`, if one is due. A line is
+    /// due about every 5 to 10 s.
     pub fn plain_line(&mut self, event: &Event) -> Option<String> {
         let progress = self.run.as_mut()?;
         match event {
@@ -104,7 +105,8 @@ impl LiveState {
         }
     }
 
-    /// Adds the figures of an attempt that ended with a run or with a capacity search.
+    /// Adds the figures of an ended run or capacity search as an attempt. The runs of a search are
+    /// not attempts.
     fn end_attempt(&mut self, figures: Option<AttemptFigures>, is_search: bool) {
         if let Some(figures) = figures
             && self.trials.are_searches == is_search
@@ -121,9 +123,9 @@ pub(crate) struct BracketStep {
     pub(crate) number: usize,
     pub(crate) rate_per_s: f64,
     pub(crate) outcome: TrialOutcome,
-    /// Lower end of the interval; without an interval, the highest rate that passed.
+    /// Lower end of the interval; without an interval, the highest rate of a trial that passed.
     pub(crate) low: Option<f64>,
-    /// Upper end of the interval; without an interval, the lowest rate that missed.
+    /// Upper end of the interval; without an interval, the lowest rate of a trial that missed.
     pub(crate) high: Option<f64>,
 }
 
@@ -136,7 +138,7 @@ pub(crate) struct SearchProgress {
 }
 
 impl SearchProgress {
-    /// Adds the last trial of `result`. A new search replaces the steps of an earlier one.
+    /// Adds the last trial of `result`. The steps of a new search replace those of an earlier one.
     pub(crate) fn record(&mut self, result: &CapacityResult) {
         let Some(last) = result.trials.last() else {
             return;
@@ -176,7 +178,7 @@ impl SearchProgress {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TrialProgress {
     pub(crate) name: String,
-    /// Number of attempts planned for all server processes.
+    /// Number of planned attempts, summed over all server processes.
     pub(crate) planned: usize,
     /// Completed attempts.
     pub(crate) attempts: Vec<AttemptFigures>,

@@ -43,7 +43,7 @@ pub(crate) fn steps_plan() -> Plan {
     })
 }
 
-/// Returns a plan that replays 8 s.
+/// Returns a plan that replays arrivals for 8 s.
 pub(crate) fn replay_plan() -> Plan {
     let replay = Replay {
         file: "access.log".to_owned(),
@@ -106,7 +106,7 @@ pub(crate) fn counts(ok: u64, failed: u64) -> Counts {
     }
 }
 
-/// Returns a part of 100 ms.
+/// Returns the event for a part of a second that is 100 ms long.
 pub(crate) fn part(from_ns: u64, ok: u64) -> Event {
     Event::Part(PartRow {
         phase: Phase::Measure,
@@ -196,7 +196,7 @@ pub(crate) fn feed(state: &mut LiveState, count: u64, failed: u64) {
     }
 }
 
-/// Returns a load after four seconds.
+/// Returns the state of a load after four seconds.
 pub(crate) fn load(failed: u64) -> LiveState {
     let mut state = LiveState::default();
     state.on(&began(None));
@@ -204,7 +204,7 @@ pub(crate) fn load(failed: u64) -> LiveState {
     state
 }
 
-/// Returns a search after trials with these rates and outcomes.
+/// Returns the state of a search after trials with these rates and outcomes.
 pub(crate) fn search(trials: &[(f64, TrialOutcome)]) -> LiveState {
     let mut state = load(0);
     for n in 1..=trials.len() {

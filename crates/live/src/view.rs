@@ -40,12 +40,12 @@ pub struct LiveView {
 }
 
 impl LiveView {
-    /// Shows the view on the terminal that is stderr. The key `q` sets `stop`. `color` says whether
-    /// colors and emphasis are used.
+    /// Shows the view on the terminal to which stderr is connected. The key `q` sets `stop`.
+    /// `color` says whether colors and emphasis are used.
     ///
     /// # Errors
-    /// stderr is not a terminal in whose foreground this process runs, or the thread cannot be
-    /// started.
+    /// stderr is not a terminal, this process is not in the terminal's foreground, or the thread
+    /// cannot be started.
     pub fn open(stop: Arc<AtomicBool>, color: bool) -> io::Result<Self> {
         restore_on_panic();
         let screen = Screen::open()?;
@@ -85,13 +85,13 @@ impl Drop for LiveView {
     fn drop(&mut self) {
         self.wake = None;
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread has already been printed.
+            // If the thread panicked, the panic has already been printed.
             let _ = thread.join();
         }
     }
 }
 
-/// Restores the terminal before the message of a panic is printed.
+/// Makes a panic restore the terminal before its message is printed.
 fn restore_on_panic() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -103,7 +103,7 @@ fn restore_on_panic() {
     });
 }
 
-/// Draws the view. Runs in a thread of its own.
+/// Draws the view on a separate thread.
 struct Drawer {
     shared: Arc<Shared>,
     screen: Screen,
@@ -173,7 +173,7 @@ impl Drawer {
     fn draw(&mut self) {
         self.shared.is_changed.store(false, Ordering::Relaxed);
         self.screen.draw(|area, buffer| {
-            // The state is not locked while the terminal is written.
+            // Lock the state only while drawing into the buffer, not while writing to the terminal.
             let page = Page {
                 state: &self.shared.state(),
                 messages: &self.messages,

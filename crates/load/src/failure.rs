@@ -101,8 +101,8 @@ impl TlsFailure {
         }
     }
 
-    /// Creates the failure of a handshake during which the server closed the connection, possibly
-    /// with an error.
+    /// Returns the failure for a handshake during which the server closed the connection. `error`
+    /// is the I/O error, if any.
     pub fn closed_in_handshake(error: Option<io::Error>) -> Self {
         let mut detail = "the server closed the connection during the handshake".to_owned();
         if let Some(error) = error {
@@ -111,7 +111,7 @@ impl TlsFailure {
         Self::new("tls_closed_in_handshake", detail)
     }
 
-    /// Creates the failure of a connection that ended without close_notify. The response may be
+    /// Returns the failure for a connection that ended without close_notify. The response may be
     /// truncated (RFC 8446, section 6.1).
     pub fn truncated() -> Self {
         let detail = "the server closed the connection without close_notify";
@@ -166,8 +166,8 @@ impl From<TlsFailure> for io::Error {
     }
 }
 
-/// Returns the error name for a certificate error, and explains the error in words that users
-/// understand without knowing rustls.
+/// Returns the error name for a certificate error, and an explanation for users who do not know
+/// rustls.
 fn certificate(error: &CertificateError) -> (&'static str, String) {
     match error {
         CertificateError::UnknownIssuer => (

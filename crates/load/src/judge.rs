@@ -193,8 +193,8 @@ pub fn number(body: &[u8]) -> Option<u64> {
 /// The largest value up to which a double can represent every integer.
 const LAST_EXACT: f64 = 9_007_199_254_740_992.0;
 
-/// Relative tolerance for an average. Servers that keep a running average round it in each
-/// response.
+/// Relative tolerance for an average. A server that keeps a running average rounds it after each
+/// score.
 const AVERAGE_ROUNDING: f64 = 1e-9;
 
 /// The response to a score.
@@ -234,7 +234,7 @@ fn object(body: &[u8]) -> Option<()> {
     body.trim_ascii_start().starts_with(b"{").then_some(())
 }
 
-/// Reads an integer in any notation: 10, 10.0, 1.0E1.
+/// Reads an integer in any JSON notation: 10, 10.0, 1.0E1.
 fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     struct Whole;
     impl Visitor<'_> for Whole {

@@ -1,5 +1,5 @@
-//! Responses kept for a check (`--check`), 24 bytes each, and the body of the first response with
-//! each status that is not ok.
+//! Responses kept for a check (`--check`), 24 bytes each. For each status that is not ok, also the
+//! start of the first response body.
 
 use std::collections::BTreeMap;
 
@@ -42,8 +42,8 @@ impl KeptResponses {
         }
     }
 
-    /// Keeps the content of the response to the connection's current request. The outcome of the
-    /// request was known at `done`.
+    /// Keeps the content of the response to the connection's current request. `done` is the time at
+    /// which the outcome of the request was known.
     pub fn add(&mut self, content: CheckedContent, connection: &mut ConnectionSlot, done: Ns) {
         let Moments { pick, sent, .. } = connection.moments;
         let (number, words) = match content {
@@ -158,7 +158,7 @@ fn show(shown: &mut Vec<String>, words: impl FnOnce() -> String) {
 /// excerpt.
 pub const MAX_KEPT: usize = MAX_EXCERPT + 1;
 
-/// Bodies kept by one thread, by status. Only a new status allocates memory.
+/// The bodies that one thread keeps, by status. Only a new status allocates memory.
 #[derive(Debug, Default)]
 pub struct NotOkBodies(BTreeMap<u16, Vec<u8>>);
 

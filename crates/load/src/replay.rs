@@ -70,7 +70,7 @@ pub struct Recording {
 /// - the file cannot be read, has an invalid line or has no timestamps;
 /// - timestamps are out of order;
 /// - there are more than [`MAX_ARRIVALS`] timestamps;
-/// - a timestamp is due more than 31 days after the first one.
+/// - the replay would take more than 31 days.
 pub fn read(path: &Path, unit: TimestampUnit, speed: f64) -> Result<Recording, ReplayError> {
     let stamps = stamps(path, unit, speed)?;
     let (Some(&first), Some(&last)) = (stamps.first(), stamps.last()) else {
@@ -104,8 +104,9 @@ fn played(distance: u64, speed: f64) -> f64 {
     distance as f64 / speed
 }
 
-/// Reads all timestamps in the file in order, in ns.
-/// Fails if the replay would be too long.
+/// Returns the file's timestamps in ns, in ascending order.
+/// Fails if a line is invalid, if timestamps are out of order, if there are too many of them, or if
+/// the replay would be too long.
 fn stamps(path: &Path, unit: TimestampUnit, speed: f64) -> Result<Vec<u64>, ReplayError> {
     let unread = |source| ReplayError::Read {
         path: path.to_owned(),
@@ -130,7 +131,7 @@ fn stamps(path: &Path, unit: TimestampUnit, speed: f64) -> Result<Vec<u64>, Repl
                 "the line is longer than {LONGEST_LINE} bytes; write one timestamp per line"
             )));
         }
-        // A URL in an access log may contain any bytes.
+        // A URL in an access log may contain bytes that are not UTF-8.
         let text = String::from_utf8_lossy(&bytes);
         let text = text.trim_start_matches('\u{feff}').trim();
         if text.is_empty() || text.starts_with('#') {
@@ -186,7 +187,7 @@ fn most_within_a_second(times: &[u64]) -> u64 {
 }
 
 /// Returns a remark if all timestamps are whole seconds, as is the default in server logs, and some
-/// are equal. All requests in a second then seem to arrive at once.
+/// are equal. All requests logged in the same second then seem to have arrived at once.
 fn coarse(stamps: &[u64]) -> Option<String> {
     let whole = stamps.iter().all(|stamp| stamp % NS_PER_S == 0);
     let together = stamps.windows(2).filter(|two| two[0] == two[1]).count();
@@ -232,7 +233,7 @@ fn parse(text: &str, unit: TimestampUnit) -> Result<u64, String> {
         )
     };
     if text.contains('[') {
-        // Syslog lines contain the PID in brackets before the server's text.
+        // Syslog lines contain the PID in brackets before the server's text, so try all brackets.
         return text
             .split('[')
             .skip(1)
@@ -293,7 +294,7 @@ fn part(digits: &str, unit: u64) -> u64 {
     sum
 }
 
-/// Parses RFC 3339, and also accepts some variants from ISO 8601.
+/// Parses an RFC 3339 time, and also accepts some variants from ISO 8601.
 /// A space may replace the T, and a comma may replace the decimal point. The offset may lack its
 /// colon or be absent (UTC).
 fn iso8601(text: &str) -> Option<u64> {

@@ -176,8 +176,8 @@ impl ArrivalSpacing {
 /// Maximum relative rounding error in a sum or product of decimal numbers.
 const LAST_BITS: f64 = 1e-12;
 
-/// Computes arrival times by index: the inverse of the cumulative rate. The times must be requested
-/// in order.
+/// Computes the time of an arrival from its index, by inverting the cumulative rate. The times must
+/// be requested in ascending order.
 ///
 /// ```text
 /// Λ(t), arrivals expected by t
@@ -280,20 +280,20 @@ pub(crate) fn arrivals_before(expected: f64) -> u64 {
 /// random numbers.
 const SELECTION: u64 = 0x6167_656e_7473_6861;
 
-/// A thread's place among the threads that send one load, which determines its requests.
+/// A thread's position among all threads that send a load. It determines the thread's requests.
 ///
 /// ```text
 /// closed model   thread 0 of 2 takes 0, 2, 4, …; all agents' threads count as one set
 /// open model     a hash of (seed, index) selects the agent; the agent's own threads take turns
 /// ```
 ///
-/// Every index belongs to exactly one thread, whatever the number of threads and agents. With
-/// Poisson arrivals, selection by a hash splits them into Poisson arrivals for each agent, so the
-/// union is Poisson even if the agents' clocks differ. If each agent took every *n*-th arrival, its
-/// arrivals would not be Poisson.
+/// Every index belongs to exactly one thread, whatever the number of threads and agents. Selection
+/// by a hash splits Poisson arrivals into Poisson arrivals for each agent. Their union is therefore
+/// Poisson even if the agents' clocks differ. If each agent took every *n*-th arrival, its arrivals
+/// would not be Poisson.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadShare {
-    /// Number of the thread within its agent.
+    /// Index of the thread within its agent.
     pub thread: u32,
     /// Number of threads of each agent.
     pub threads: u32,
@@ -311,7 +311,7 @@ impl ThreadShare {
         })
     }
 
-    /// Returns the number of this thread among the threads of all agents, and the number of all
+    /// Returns the index of this thread among the threads of all agents, and the number of these
     /// threads.
     pub fn overall(&self) -> (u32, u32) {
         let AgentShare { index, count } = self.agent;
@@ -330,12 +330,12 @@ impl ThreadShare {
         self.part_of(plan.connections.max(1).into()) as usize
     }
 
-    /// Returns the number of the next phase's first request, given the first number of the previous
-    /// phase and the next unused number.
+    /// Returns the number of the next phase's first request. `first` is the number of the previous
+    /// phase's first request, and `next` is the next unused number.
     ///
     /// In the closed model, agents do not know each other's numbers, so the first number advances
-    /// by whole rounds of all threads. Each thread's numbers are then the same modulo the number of
-    /// threads in every phase, and never equal another thread's numbers.
+    /// by a multiple of the number of all threads. In every phase, a thread's numbers then have the
+    /// same remainder modulo this number, so no two threads use the same request number.
     pub fn first_number(&self, plan: &Plan, first: u64, next: u64) -> u64 {
         if self.agent.count == 1 || plan.is_open() {
             return next;
@@ -425,13 +425,13 @@ fn mix_bits(number: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
-/// Returns the share of the only thread of the only agent.
+/// Returns the share of a single thread that sends the whole load.
 #[cfg(test)]
 pub(crate) fn alone() -> ThreadShare {
     share((0, 1), (0, 1))
 }
 
-/// Returns the share of thread `thread` of `threads` of agent `index` of `count`.
+/// Returns the share of one thread (`thread` of `threads`) in one agent (`index` of `count`).
 #[cfg(test)]
 pub(crate) fn share((index, count): (u32, u32), (thread, threads): (u32, u32)) -> ThreadShare {
     ThreadShare {

@@ -20,7 +20,7 @@ pub const SLICES: usize = 4;
 /// One thread's data for one part of a row.
 #[derive(Debug)]
 pub struct Slice {
-    /// Thread number.
+    /// Index of the thread.
     pub thread: u32,
     /// The phase that contains the part.
     pub phase: Phase,
@@ -86,15 +86,15 @@ impl Slice {
 /// A message from a load thread.
 #[derive(Debug)]
 pub enum Message {
-    /// Thread number, and the numbers of opened and failed connections before the first phase.
+    /// Index of the thread, and the numbers of connections that it opened and failed to open before
+    /// the first phase.
     Opening(u32, (u64, u64)),
-    /// A phase starts. The message contains the time of the start, and the process's user and
-    /// kernel CPU time so far, in seconds.
+    /// A phase starts: start time, and the process's user and kernel CPU time so far, in seconds.
     Began(Ns, (f64, f64)),
     /// The data of a completed part.
     Slice(Box<Slice>),
-    /// Thread number, and the end of a phase on this thread. Handshakes are counted from the start
-    /// of the thread.
+    /// Index of the thread, and the result of a phase on this thread. Handshakes are counted from
+    /// the start of the thread.
     End(u32, io::Result<Box<WorkerEnd>>),
 }
 
@@ -103,8 +103,8 @@ pub enum Message {
 pub struct RequestSums {
     /// All sums except the counts by status, which are in `statuses`.
     pub row: GroupRow,
-    /// Number of responses by status code (0–999). With an array, counting takes only one
-    /// increment.
+    /// Number of responses by status code (0–999). With an array, counting a response takes only
+    /// one increment.
     pub statuses: Box<[u64; 1000]>,
 }
 
@@ -143,7 +143,7 @@ impl RequestSums {
     }
 }
 
-/// The times that one thread recorded for the groups of a mix over the measurement.
+/// The times that one thread recorded for the groups of a mix during the measurement.
 ///
 /// They take about 2 MiB of memory per group and thread. Separate times for each second would take
 /// four times as much memory, and would make each row as long as the result of an hour-long run.
@@ -155,7 +155,7 @@ pub struct GroupTimes {
 }
 
 impl GroupTimes {
-    /// Creates empty times for `groups` groups.
+    /// Creates empty histograms for `groups` groups.
     /// Touches all of their memory in advance, so that recording does not increase the process's
     /// memory.
     pub fn new(groups: usize) -> Self {

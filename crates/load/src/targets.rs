@@ -123,8 +123,8 @@ impl Targets {
     }
 
     /// Records that a connection to a target failed.
-    /// Returns whether the connection should be retried at another address, because no connection
-    /// to this address has ever succeeded and another address may work.
+    /// Returns whether to retry the connection at another address. Returns true if no connection to
+    /// this address has ever succeeded and another address may work.
     pub fn failed(&mut self, target: u32, failure: ConnectFailure) -> bool {
         let at = target as usize;
         let left = self

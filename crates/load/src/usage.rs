@@ -129,7 +129,7 @@ fn scheduling() -> io::Result<libc::sched_attr> {
     result(done).map(|()| attributes)
 }
 
-/// Returns the error of a system call whose result is negative.
+/// Returns the error of a system call if its result is negative.
 pub(crate) fn result(done: libc::c_long) -> io::Result<()> {
     if done < 0 {
         Err(io::Error::last_os_error())

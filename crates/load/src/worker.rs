@@ -106,7 +106,7 @@ const EMIT_PAUSE: Duration = Duration::from_micros(200);
 
 /// What a coordinator provides to a worker that is one of its agents.
 pub struct Coordinated<'a> {
-    /// Waits until a phase must start, and returns this time on the given clock.
+    /// Waits until a phase must start, and returns the start time on the given clock.
     pub await_start: &'a (dyn Fn(&Clock) -> Ns + Sync),
     /// Destination of the responses kept for a check. Replaces the file named in the input.
     pub responses: &'a mut dyn Write,
@@ -134,8 +134,8 @@ pub fn run(
         Some(by) => (by.await_start, Some(by.responses)),
         None => (&Clock::now as &(dyn Fn(&Clock) -> Ns + Sync), None),
     };
-    // The origin is read before the clock starts, so a time of this clock that is converted with
-    // the origin is never in the future for other processes.
+    // The origin is read before the clock starts. A time of this clock, converted with the origin,
+    // is therefore never in the future for other processes.
     let (clock_origin_ns, clock) = (monotonic_ns(), Clock::start());
     let job = Job {
         input: &input,
@@ -227,7 +227,7 @@ struct Job<'a> {
     input: &'a WorkerInput,
     requests: Vec<EncodedRequest>,
     tls: Option<Tls>,
-    /// Waits until a phase must start, and returns this time.
+    /// Waits until a phase must start, and returns the start time.
     await_start: &'a (dyn Fn(&Clock) -> Ns + Sync),
     phases: &'static [Phase],
     shared: SharedState,
@@ -292,8 +292,8 @@ pub(crate) fn with_backends<const N: usize, W: BackendWork<N>>(
     work: W,
 ) -> W::Done {
     let addresses = |plan: &Plan| plan.target.addresses().collect::<Vec<_>>();
-    // In the closed model, the thread is usually the bottleneck, and timestamps would take CPU time
-    // for each response.
+    // Timestamps take CPU time for each response. The closed model does without them, because the
+    // thread is usually the bottleneck there.
     let epoll = |(plan, _): (&Plan, _)| Epoll::new(clock, &addresses(plan), plan.is_open());
     let uring = |(plan, requests): (&Plan, &[EncodedRequest])| {
         // The last handshake message and the request that follows are consecutive small writes,
@@ -414,7 +414,7 @@ fn gather(
 struct Opening {
     of: u64,
     threads: Vec<(u64, u64)>,
-    /// Whether each thread has reported since the last event.
+    /// For each thread, whether it has reported since the last event.
     reported: Vec<bool>,
 }
 
@@ -458,7 +458,7 @@ impl Job<'_> {
     /// Combines the results of all phases, and writes the kept responses.
     ///
     /// # Errors
-    /// Writing the responses fails.
+    /// Fails if the responses cannot be written.
     fn end(
         &self,
         mut phases: Vec<WorkerEnd>,

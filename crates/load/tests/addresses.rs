@@ -51,7 +51,7 @@ struct Here {
     path: PathBuf,
 }
 
-/// Creates a directory, and a path in it for a unix socket.
+/// Creates a directory, and chooses a path in it for a unix socket.
 fn here() -> Here {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("s");

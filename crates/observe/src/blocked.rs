@@ -21,7 +21,7 @@ use crate::samples::Figures;
 use crate::sock_diag::SockDiag;
 use crate::threads::Threads;
 
-/// Maximum number of objects with a series per group.
+/// Maximum number of objects per thread group that have their own series.
 const MAX_OBJECTS: usize = 12;
 
 /// Maximum number of shared locks to remember.
@@ -227,8 +227,8 @@ impl BlockedThreads {
     /// descriptors cannot be read, or if there are too many.
     ///
     /// Many runtimes poll the descriptor that they read or write together with descriptors that
-    /// only wake up the thread: an eventfd, or a pipe to itself. Such a call with a timeout may
-    /// also be a sleep.
+    /// only wake up the thread: an eventfd, or a pipe to itself. A call with a timeout that polls
+    /// nothing but eventfds is reported as a timer.
     fn polled(&mut self, pid: u32, has_timeout: bool, polled: Option<Polled>) -> WaitObject {
         use WaitKind::{Events, PipeRead, Signal, Timer};
         let Some(mut polled) = polled else {
@@ -364,7 +364,8 @@ impl Descriptors {
         descriptors
     }
 
-    /// Reads the ports of listening sockets. A connection with such a local port was accepted.
+    /// Reads the ports of listening sockets. If a connection's local port is one of them, the
+    /// connection was accepted.
     pub(crate) fn refresh(&mut self) {
         if self.sockets.len() > MAX_KNOWN || self.processes.len() > MAX_KNOWN {
             self.sockets.clear();

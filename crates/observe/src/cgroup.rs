@@ -12,8 +12,8 @@ use procfs_core::{FromRead, ProcessCGroup, ProcessCGroups};
 use crate::Root;
 use crate::root::labelled;
 
-/// In version 1, this value and all larger values mean "no memory limit". The kernel reports
-/// `PAGE_COUNTER_MAX` in bytes, which is just below 2^63.
+/// In version 1, this value and all larger values mean "no memory limit". Without a limit, the
+/// kernel reports `PAGE_COUNTER_MAX`, which is just below 2^63 bytes.
 const V1_MEMORY_UNLIMITED: u64 = 1 << 62;
 
 /// A controller's directories, from a process's group up to the mount point, as absolute paths on
@@ -25,7 +25,7 @@ pub(crate) struct CgroupLevels(Vec<PathBuf>);
 /// Throttling counters of a group since its creation.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Throttling {
-    /// Periods in which the group exhausted its quota (`nr_throttled`).
+    /// Number of periods in which the group exhausted its quota (`nr_throttled`).
     pub throttled: u64,
     /// Throttled time in seconds, summed over CPUs (`throttled_time` in ns or `throttled_usec`).
     pub throttled_s: f64,
@@ -52,7 +52,7 @@ fn locate(cgroup: &str, mountinfo: &str, controller: &str) -> Option<CgroupLevel
     let is_v2 = |group: &&ProcessCGroup| group.hierarchy == 0 && group.controllers.is_empty();
     let mounts = MountInfos::from_read(mountinfo.as_bytes()).ok()?;
     let mut mounts = mounts.iter();
-    // A controller attached to version 1 is not available in version 2.
+    // Look in version 1 first: a controller attached to it is not available in version 2.
     let (group, mount) = match groups.iter().find(has) {
         Some(group) => (
             group,

@@ -88,7 +88,7 @@ pub(crate) fn read(root: &Root, begin: Instant) -> ClockReading {
 /// Returns whether the kernel considers its wall clock synchronized, and the clock's maximum error
 /// in µs. Uses adjtimex(2) without changing anything.
 fn synchronised() -> (bool, Option<u64>) {
-    // SAFETY: `timex` consists of plain numbers, for which zero is valid. With modes 0, the call
+    // SAFETY: `timex` consists of plain numbers, for which zero is valid. If `modes` is 0, the call
     // only reads.
     let mut timex: libc::timex = unsafe { std::mem::zeroed() };
     // SAFETY: the kernel writes to a `timex` that outlives the call.

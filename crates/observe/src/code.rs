@@ -173,7 +173,8 @@ impl CodeKind {
     }
 }
 
-/// File offsets of an executable at which the kind of code changes, in ascending order.
+/// File offsets at which the kind of code in an executable changes, in ascending order, each with
+/// the kind of code that follows.
 type FunctionTable = Vec<(u64, CodeKind)>;
 
 /// Code of one executable mapping.
@@ -260,7 +261,7 @@ impl CodeMap {
 }
 
 /// Reads the functions of an executable from its symbol table, or from the line table that each Go
-/// program contains. Returns `None` if the file is damaged or has another format.
+/// program contains. Returns `None` if the file is damaged or has a different format.
 fn functions(path: &Path) -> Option<FunctionTable> {
     let file = ReadCache::new(File::open(path).ok()?);
     let elf = ElfFile64::<object::Endianness, _>::parse(&file).ok()?;
@@ -304,7 +305,7 @@ fn functions(path: &Path) -> Option<FunctionTable> {
 /// later). `text` is the start address of the functions, used if the table does not contain one.
 /// Returns `None` if the table is damaged or has an unsupported version.
 fn go_functions(table: &[u8], text: u64) -> Option<FunctionTable> {
-    // Go 1.18 and 1.20. The fields read here are the same.
+    // Formats of Go 1.18 and Go 1.20. The fields that this function reads are the same in both.
     const MAGICS: [u32; 2] = [0xffff_fff0, 0xffff_fff1];
     let u32_at = |at: usize| {
         Some(u32::from_le_bytes(

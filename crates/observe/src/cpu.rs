@@ -122,7 +122,7 @@ pub(crate) fn model(root: &Root) -> Option<String> {
     Some(model.strip_prefix(':')?.trim().to_owned())
 }
 
-/// Maximum number of threads to read. Each thread takes a system call.
+/// Maximum number of threads whose allowed CPUs are read. Each thread requires a system call.
 const MOST_THREADS: usize = 4096;
 
 /// Returns the CPUs that the calling thread may run on, or `None` if unknown.
@@ -164,7 +164,7 @@ const MOST_CPUS: usize = 16;
 /// Time that the work took on a CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CpuSpeedSample {
-    /// Number of the CPU.
+    /// Index of the CPU.
     pub cpu: u32,
     /// CPU time of the work in nanoseconds. The work is always the same.
     pub work_ns: u64,
@@ -234,7 +234,7 @@ fn measure(cpu: u32, samples: &Sender<CpuSpeedSample>) {
     }
 }
 
-/// Returns the CPU time of the work.
+/// Returns the CPU time that the work takes.
 fn timed(work: impl Fn(u32)) -> Duration {
     let before = thread_cpu();
     work(STEPS);

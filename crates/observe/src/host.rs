@@ -47,8 +47,8 @@ const PRESSURE: [(&str, HostFigure); 3] = [
     ("/proc/pressure/memory", HostFigure::MemoryPressure),
 ];
 
-/// Minimum sampling interval. The counters cover the whole host. Reading `netstat` and `snmp` takes
-/// 80 µs.
+/// Minimum sampling interval of counters that cover the whole host. Reading `netstat` and `snmp`
+/// takes 80 µs.
 const STEP: Duration = Duration::from_millis(200);
 
 /// Minimum interval between disk samples. Shorter bursts of disk activity don't matter.
@@ -158,7 +158,8 @@ pub(crate) fn throttling(samples: &mut Samples, root: &Root, of: Option<Role>, l
     });
 }
 
-/// Samples whole disks. A disk's counters include its partitions. Loop and RAM devices are skipped.
+/// Samples whole disks. A disk's counters include its partitions. Skips loop devices, RAM disks,
+/// and devices that are built from other disks (`dm-`, `md`).
 fn disks(samples: &mut Samples, root: &Root) {
     const SKIPPED: [&str; 5] = ["loop", "ram", "zram", "dm-", "md"];
     let is_skipped = |name: &String| SKIPPED.iter().any(|prefix| name.starts_with(prefix));

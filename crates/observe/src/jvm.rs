@@ -16,8 +16,8 @@ use crate::root::{KernelFile, labelled};
 const FREQUENCY: &str = "sun.os.hrt.frequency";
 
 /// Figures, and the counters that are summed for each figure. In HotSpot's numbering, collector 0
-/// is young, 1 is old, and 2 counts the pauses of a concurrent collector. Which counters exist
-/// depends on the collector in use.
+/// collects the young generation, collector 1 collects the old generation, and collector 2 counts
+/// the pauses of a concurrent collector. Which counters exist depends on the collector in use.
 const FIGURES: [(JvmFigure, &[&str]); 7] = [
     (
         JvmFigure::Collections,
@@ -432,8 +432,8 @@ mod tests {
             metrics = jvm.metrics(Role::Server);
             first = jvm.read().unwrap();
             let begin = std::time::Instant::now();
-            // On a busy host, the JVM may get little CPU time. Wait for collections instead of a
-            // fixed time.
+            // Wait for collections instead of a fixed time, because the JVM may get little CPU time
+            // on a busy host.
             while begin.elapsed() < std::time::Duration::from_secs(30) {
                 std::thread::sleep(std::time::Duration::from_millis(100));
                 second = jvm.read().unwrap();

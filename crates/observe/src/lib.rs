@@ -1,7 +1,7 @@
-//! Samples the host during a load: network counters, CPUs, control groups, processes, sockets.
+//! Samples the host during a load: network counters, CPUs, control groups, processes and sockets.
 //!
-//! Each file reads one kernel source. Parsers take text, and readers take a [`Root`], so that tests
-//! can use the files of other kernels.
+//! Each module reads one kernel source. Parsers take text, and readers take a [`Root`], so that
+//! tests can use the files of other kernels.
 //!
 //! Invariant: this crate never judges. It returns figures, and reports the sources that it could
 //! not read.
@@ -65,7 +65,7 @@ pub fn produced() -> Vec<Metric> {
     for role in Role::ALL {
         let is_sampled = |figure: &ProcessFigure| match figure {
             ProcessFigure::OpenFiles | ProcessFigure::OpenFilesLimit => role != Role::Client,
-            // `lab` reads this counter from the server itself.
+            // The `lab` crate reads this counter from the server.
             ProcessFigure::Responses => false,
             _ => true,
         };

@@ -120,7 +120,7 @@ fn accepting(mut listening: Vec<ListedSocket>, target: SocketAddr) -> Vec<u64> {
     listening.iter().map(|socket| socket.inode).collect()
 }
 
-/// Returns the addresses that have a listener on a port in this network namespace.
+/// Returns the addresses of the sockets that listen on a port in this network namespace.
 pub(crate) fn addresses(root: &Root, port: u16) -> Vec<SocketAddr> {
     let addresses = listening(root).into_iter().map(|socket| socket.address);
     let addresses = addresses.filter(|address| address.port() == port);
@@ -317,8 +317,8 @@ fn ports_held(texts: [&str; 2], range: PortFacts) -> u64 {
 }
 
 /// Returns the number of ports that connections in TIME_WAIT currently hold, or `None` if the
-/// kernel's table can't be read. The table has at most `tcp_max_tw_buckets` such connections, with
-/// 150 bytes each (20 MB by default).
+/// kernel's table can't be read. The table lists at most `tcp_max_tw_buckets` such connections,
+/// with 150 bytes for each (20 MB by default).
 pub(crate) fn ports_in_time_wait(root: &Root, range: PortFacts) -> Option<u64> {
     let tcp = root.read("/proc/net/tcp").ok()?;
     let tcp6 = root.read("/proc/net/tcp6").unwrap_or_default();

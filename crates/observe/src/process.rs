@@ -78,7 +78,7 @@ impl ProcessListing {
     }
 
     /// Returns the CPU use of each process since an earlier listing, busiest first. Idle processes
-    /// and processes that ended are omitted.
+    /// and processes that have ended are omitted.
     pub(crate) fn since(&self, earlier: &Self) -> Vec<BusyProcess> {
         let seconds = self.at.saturating_duration_since(earlier.at).as_secs_f64();
         let used = |(pid, name, cpu_s): &(u32, String, f64)| {

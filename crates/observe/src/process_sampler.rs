@@ -33,7 +33,7 @@ use crate::{Root, cgroup, cpu, environment, host, namespace};
 const SEARCH: (Duration, f64) = (Duration::from_millis(500), 0.002);
 
 /// Interval between samples of figures that are expensive to read and change slowly, and maximum
-/// CPU share for each of them.
+/// CPU share for each source of such figures.
 const SLOW: (Duration, f64) = (Duration::from_secs(1), 0.002);
 const THREAD_NAMES: (Duration, f64) = (Duration::from_secs(1), 0.004);
 
@@ -42,8 +42,8 @@ const PROCESSES_SHARE: f64 = 0.003;
 const THREADS_SHARE: f64 = 0.004;
 const SYSTEM_CALLS_SHARE: f64 = 0.004;
 
-/// Maximum number of threads reported by name per second. The record names fewer threads, because
-/// it undercounts a thread that is not reported in every second.
+/// Maximum number of threads that an observer reports by name each second. The record names fewer
+/// threads, because the total for a thread is too low if it is not reported every second.
 const MAX_DRAINED: usize = 64;
 
 /// CPU time of a JVM's own threads.
@@ -59,7 +59,7 @@ pub(crate) struct ProcessSampler {
     pub(crate) name: String,
     tree: Rc<RefCell<Tree>>,
     threads: Option<Rc<RefCell<Threads>>>,
-    /// CPU used before the mark.
+    /// CPU time that the tree had used at the start of the current period.
     base: Ticks,
 }
 
@@ -95,7 +95,7 @@ impl ProcessSampler {
         Ok(sampler)
     }
 
-    /// Returns the name of a source. The name starts with this role.
+    /// Returns the name of a source, which starts with the name of the role.
     fn source(&self, files: &str) -> String {
         format!("{}: {files}", self.role.name())
     }
@@ -259,7 +259,8 @@ impl ProcessSampler {
         });
     }
 
-    /// Starts sampling the open files and the limit of the process that is closest to its limit.
+    /// Starts sampling the number of open files, and the limit on it, for the process that is
+    /// closest to its limit.
     fn open_files(&self, samples: &mut Samples) {
         let root = self.root.clone();
         let figures = [ProcessFigure::OpenFiles, ProcessFigure::OpenFilesLimit];
@@ -310,7 +311,7 @@ impl ProcessSampler {
         if let Some(threads) = &self.threads {
             let mut threads = threads.borrow_mut();
             threads.list(&tree, true);
-            // Threads may have ended since the last reading.
+            // Ignore an error: all threads may have ended since the last reading.
             let _ = threads.read_schedstat(&tree);
             threads.mark();
         }

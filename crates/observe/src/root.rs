@@ -23,7 +23,7 @@ impl Root {
         Self(directory.into())
     }
 
-    /// Returns the location of an absolute path.
+    /// Converts an absolute path on a host to a path below this root.
     ///
     /// `/proc/net` is replaced with the calling thread's own `net` directory, because the thread
     /// may have entered another network namespace. The kernel's link points to the main thread's

@@ -1,5 +1,5 @@
-//! Monitors host, server, client and store during a load: on a separate thread, or on the server's
-//! host if the load comes from another host.
+//! [`Sampler`] monitors host, server, client and store during a load, on a separate thread.
+//! [`Observer`] monitors a server and its host during a load from another host.
 
 use std::collections::{BTreeSet, HashSet};
 use std::io;
@@ -40,9 +40,9 @@ type MonitorCommand = Box<dyn FnOnce(&mut Monitor) + Send>;
 /// JVM.
 ///
 /// Series that stay zero are kept, because a zero is evidence. Host and network counters cover
-/// everything on the host. A sampler that exceeds its small CPU share samples less often, so many
-/// connections or threads make its series coarser. Memory is bounded: beyond 3,600 values per
-/// series, the resolution is halved.
+/// everything on the host. A source whose samples exceed a small CPU share is sampled less often,
+/// so its series are coarser if there are many connections or threads. Memory is bounded: beyond
+/// 3,600 values per series, the resolution is halved.
 #[derive(Debug)]
 pub struct Sampler {
     /// Dropping the sender stops the thread.
@@ -102,7 +102,7 @@ impl Sampler {
         }
     }
 
-    /// Takes the last samples and stops. The last step may be shorter.
+    /// Takes the last samples and stops. The last step may be shorter than the others.
     #[must_use]
     pub fn stop(mut self) -> Sampled {
         self.commands = None;
@@ -158,7 +158,7 @@ const CONNECTIONS: (Duration, f64) = (Duration::from_millis(250), 0.004);
 /// Maximum CPU share for sampling the listener.
 const LISTENER_SHARE: f64 = 0.002;
 
-/// Maximum number of recorded processes outside the experiment.
+/// Maximum number of processes outside the experiment that are recorded.
 const OTHER_PROCESSES: usize = 3;
 
 /// State of the sampler's thread.
@@ -257,8 +257,8 @@ impl Monitor {
         self.store_monitor = or_missing(samples, store_monitor).flatten();
     }
 
-    /// Starts sampling the server's control group if it differs from `own`, the code that the
-    /// server executes, and the connections that the server opens.
+    /// Starts sampling the code that the server executes and the connections that it opens. Also
+    /// starts sampling the server's control group if it differs from `own`.
     fn open_server_groups(&mut self, own: Option<&Path>, namespace_of: Option<u32>) {
         let Some(server) = &self.server else {
             return;
@@ -300,7 +300,7 @@ impl Monitor {
         }
     }
 
-    /// Starts the measurement.
+    /// Marks the start of the measurement.
     fn mark(&mut self, at: Instant) {
         self.measured_from = Some(at);
         for sampler in self.server.iter_mut().chain(&mut self.store) {
@@ -331,8 +331,8 @@ impl Monitor {
         }
     }
 
-    /// Returns a sampler of the sockets in a namespace, or `None` if there are no IP addresses or
-    /// the sockets can't be read.
+    /// Returns a sampler of the sockets in a namespace, or `None` if the server has no IP address
+    /// or the sockets can't be read.
     fn sockets(&mut self, ends: Ends, namespace_of: Option<u32>) -> Option<Sockets> {
         let addresses = self.targets.ip_addresses();
         if addresses.is_empty() {

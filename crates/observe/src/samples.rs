@@ -405,8 +405,8 @@ fn ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// In debug builds, checks that [`produced`] lists a metric. A store may report figures that
-/// floodmark doesn't know.
+/// In debug builds, checks that [`produced`] lists a metric. [`Metric::Other`] is exempt, because a
+/// store may report figures that floodmark doesn't know.
 fn check_declared(metric: &&Metric) {
     debug_assert!(
         matches!(metric, Metric::Other { .. }) || produced().contains(&metric.pattern()),
@@ -461,7 +461,8 @@ impl Series {
         self.metric.kind() == MetricKind::Counter
     }
 
-    /// Converts a sample to a peak.
+    /// Converts a sample to a peak: an increase per second for counters, otherwise the value
+    /// itself.
     fn as_peak(&self, value: f64, step: Duration) -> f64 {
         if self.is_counter() {
             value / step.as_secs_f64()
@@ -479,8 +480,8 @@ impl Series {
         }
     }
 
-    /// Merges each pair of values of length `step`. Counters are added, and other values are
-    /// averaged. An unpaired last value is unchanged.
+    /// Merges adjacent values in pairs. Counters are added, and other values are averaged. An
+    /// unpaired last value is unchanged. `step` is the length that each value covered before.
     pub(crate) fn halve(&mut self, step: Duration) {
         if self.largest.is_empty() {
             let peaks = self.values.iter().map(|value| self.as_peak(*value, step));
@@ -585,7 +586,7 @@ impl Figures {
         }
     }
 
-    /// Sets a counter, or adds to a level. A metric gets no series as long as its value is 0.
+    /// Sets a counter, or adds to a level. A metric has no series until its value differs from 0.
     pub(crate) fn set(&mut self, metric: Metric, value: f64) {
         let position = match self.positions.get(&metric) {
             Some(position) => *position,

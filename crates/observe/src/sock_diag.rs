@@ -40,13 +40,13 @@ const SOCKET_ID: usize = 48;
 /// Size of `struct inet_diag_msg`.
 const MESSAGE: usize = 72;
 
-/// State from `tcp_states.h`.
+/// Bit of the state `LISTEN` (`TCP_LISTEN` in `tcp_states.h`).
 pub(crate) const LISTEN: u32 = 1 << 10;
 
 /// Size of the receive buffer. The kernel sends at most 32 KiB per datagram.
 const ROOM: usize = 32 << 10;
 
-/// Maximum wait for a response.
+/// Maximum time to wait for a response.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// `struct inet_diag_sockid`: ports, addresses, interface and cookie, exactly as the kernel sent

@@ -190,7 +190,7 @@ fn includes(addresses: &[SocketAddr], address: SocketAddr) -> bool {
     })
 }
 
-/// State from `tcp_states.h`.
+/// Bit of the state `ESTABLISHED` (`TCP_ESTABLISHED` in `tcp_states.h`).
 const ESTABLISHED: u32 = 1 << 1;
 
 /// Maximum number of addresses with their own series.
@@ -202,8 +202,8 @@ const INSPECTED_PER_ADDRESS: usize = 64;
 /// Connections that a process tree opened, by address.
 ///
 /// A connection is waiting for a response if it last sent data after it last received data
-/// (`tcpi_last_data_sent` < `tcpi_last_data_recv`). The kernel reports both times in ticks of 1 to
-/// 10 ms. Within one tick, the order is unknown.
+/// (`tcpi_last_data_sent` < `tcpi_last_data_recv`). The kernel reports both as the time that has
+/// passed since then, in ticks of 1 to 10 ms. Within one tick, the order is unknown.
 pub(crate) struct Upstreams {
     diag: SockDiag,
     root: Root,

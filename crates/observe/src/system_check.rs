@@ -12,8 +12,8 @@ use crate::cpu::{self, CpuTime};
 use crate::process::ProcessListing;
 use crate::{Root, cgroup, clock, environment, host, listener};
 
-/// Reads facts about the host, and samples the host's load for the duration `sample`. Below 0.5 s,
-/// the kernel's 10 ms ticks make the CPU shares coarse.
+/// Reads facts about the host, and samples the host's load for the duration `sample`. If `sample`
+/// is below 0.5 s, the CPU shares are inaccurate, because the kernel's ticks are 10 ms long.
 #[must_use]
 pub fn facts(root: &Root, sample: Duration) -> HostFacts {
     let mut missing = Vec::new();

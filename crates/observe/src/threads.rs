@@ -21,8 +21,8 @@ use crate::root::KernelFile;
 use crate::samples::Figures;
 use crate::tree::{Ticks, Tree};
 
-/// Maximum number of threads whose two files stay open, so that floodmark doesn't run out of file
-/// descriptors.
+/// Maximum number of threads whose files `schedstat` and `syscall` stay open. Without a limit,
+/// floodmark could run out of file descriptors.
 const MAX_OPEN_FILES: usize = 256;
 
 /// Shown as the kernel function of a thread that can't be inspected or is no longer waiting.
@@ -146,7 +146,7 @@ pub(crate) struct Threads {
 struct ThreadedProcess {
     /// Number of threads at the last listing.
     threads: i64,
-    /// Whether the process has had several threads. Helper threads may end during a run.
+    /// Whether the process has ever had several threads. All but one may end during a run.
     is_threaded: bool,
     /// Number of the process's program; see [`Programs::number`].
     program: usize,
@@ -425,7 +425,8 @@ const MAX_GROUPS: usize = 24;
 /// Maximum number of kernel functions per group with their own series.
 const MAX_FUNCTIONS: usize = 6;
 
-/// Minimum activity of a working thread, as a share of the busiest thread's activity.
+/// Minimum activity of a thread that counts as working, as a share of the activity of the busiest
+/// thread in its group.
 const WORKING_SHARE: f64 = 0.2;
 
 /// State of one group.
@@ -507,9 +508,9 @@ impl ThreadGroups {
         figures.set(metric, 1.0);
     }
 
-    /// Adds the group of a thread and returns its index. At the limit, an active group
-    /// replaces one that has never been active. Returns `None` if there is no such group, or if the
-    /// new group is not active.
+    /// Adds the group of a thread and returns its index. If there are already [`MAX_GROUPS`]
+    /// groups, an active group replaces one that has never been active. If this is not possible,
+    /// returns `None`.
     fn add_group(&mut self, activity: &ThreadActivity<'_>) -> Option<usize> {
         let group = ThreadGroupState {
             name: activity.group.to_owned(),

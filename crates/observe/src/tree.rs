@@ -219,7 +219,8 @@ impl Tree {
         Ok(self.used)
     }
 
-    /// Removes ended processes whose CPU time was charged to their parent.
+    /// Removes ended processes whose CPU time was charged to their parent. If this CPU time is not
+    /// charged in time, or the parent has ended, adds it to `lost`.
     fn settle(&mut self) {
         let members = self.members.iter_mut();
         let parents = members.map(|member| (member.pid, &mut member.unexplained));

@@ -27,7 +27,7 @@ use crate::toml_file::{FileError, Located, TomlFile};
 /// load thread stores one byte per request in a cycle.
 pub const MAX_CYCLE: u64 = 10_000;
 
-/// Maximum length of a request's name in characters, to keep tables narrow.
+/// Maximum length of a request's name, in characters. The limit keeps tables narrow.
 const MAX_NAME: usize = 20;
 
 /// Maximum weight of a request.

@@ -300,7 +300,7 @@ impl CheckKind {
         json_schema!({ "type": "string", "pattern": r"^(sequence|scoring|.+\.toml)$" })
     }
 
-    /// Resolves the path of a check file relative to a directory.
+    /// Resolves the path of a check file, which is relative to `directory`.
     pub fn relative_to(&mut self, directory: &Path) {
         if let CheckKind::File(path) = self {
             *path = directory.join(&*path);

@@ -210,10 +210,10 @@ pub fn speed(text: &str) -> Result<f64, String> {
         })
 }
 
-/// Maximum length of a name in characters, to keep tables narrow.
+/// Maximum length of a name, in characters. The limit keeps tables narrow.
 pub const MAX_NAME: usize = 40;
 
-/// Largest count. An `f64` represents all integers up to this value exactly.
+/// Maximum count. An `f64` represents all integers up to this value exactly.
 pub const MAX_COUNT: u64 = 1 << 53;
 
 /// A string, number or boolean.
@@ -254,8 +254,8 @@ impl fmt::Display for Scalar {
     }
 }
 
-/// Parses a manifest value. `parse` returns `None` for a value that does not have the `expected`
-/// form. `words` are the words that can be suggested for a misspelled one.
+/// Parses a manifest value. `parse` returns `None` if the value does not have the `expected` form.
+/// If the value is a misspelling of one of the valid `words`, the error suggests that word.
 fn read<'de, T, D: Deserializer<'de>>(
     deserializer: D,
     expected: &str,
@@ -271,8 +271,8 @@ fn read<'de, T, D: Deserializer<'de>>(
     })
 }
 
-/// Declares a newtype for a manifest value, with its inner type, expected form, parser, schema and
-/// suggested words.
+/// Declares a newtype for a manifest value. The arguments are its name, inner type, expected form,
+/// parser, schema, and the words that error messages can suggest.
 macro_rules! kind {
     ($(#[$doc:meta])* $name:ident $(<$(const $param:ident: u64),+>)?, $value:ty, $expected:expr, $parse:expr, $schema:expr $(, $word:expr)*) => {
         $(#[$doc])*

@@ -57,11 +57,12 @@ pub struct Readback {
 /// Items that were read back after an attempt, and stored in a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ItemsFile {
-    /// File in the result directory: one little-endian 64-bit number per item.
+    /// Name of the file in the result directory. The file contains one little-endian 64-bit integer
+    /// per item.
     pub file: String,
     /// Number of items in the file.
     pub count: u64,
-    /// Number of items without an integer. The file does not contain these items.
+    /// Number of items in which no integer was found. The file does not contain these items.
     pub unreadable: u64,
     /// Number of items before the first attempt. Results of earlier versions can contain a number
     /// above 0; later versions require an empty set.

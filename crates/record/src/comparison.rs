@@ -1,5 +1,5 @@
-//! Comparisons of two systems, checks of published claims, and trends, which show lasting changes
-//! in successive results.
+//! Comparisons of two systems, checks of published claims, and trends. A trend shows lasting
+//! changes in successive results.
 
 use std::str::FromStr;
 
@@ -37,9 +37,8 @@ crate::names::named! {
     }
 }
 
-/// Selects the attempts on one server process whose figures count in comparisons: the valid
-/// attempts that were not still warming up. If all valid attempts were still warming up, selects
-/// all of them.
+/// Selects the attempts on one server process that count in comparisons: the valid attempts that
+/// are not classified as warming up. If there are none, selects all valid attempts.
 #[must_use]
 pub fn counted_attempts<'a>(attempts: &[&'a Run]) -> Vec<&'a Run> {
     let is_valid = |run: &&Run| run.validity.status != Status::Invalid;
@@ -222,17 +221,17 @@ pub struct TrendReport {
     pub schema: u32,
     /// Version and command line of the floodmark process that read the results.
     pub tool: ToolInfo,
-    /// One series for each load of each trial or system.
+    /// One series for each combination of a load and a trial or system.
     pub series: Vec<TrendSeries>,
-    /// Notes on results that could not be read, and limitations of the other results.
+    /// Notes on results that could not be read, and on limitations of the other results.
     pub notes: Vec<String>,
 }
 
-/// The results of one trial or system with the same load, in chronological order.
+/// The results of one trial or system under the same load, in chronological order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TrendSeries {
-    /// Name of the trial or system. If the load changed, the name of each later series includes its
-    /// first result, as in `hello since 2026-11-14`.
+    /// Name of the trial or system. If the load changed, the name of each later series also
+    /// contains the name of its first result, as in `hello since 2026-11-14`.
     pub name: String,
     /// The results.
     pub results: Vec<TrendResult>,
@@ -286,7 +285,7 @@ pub struct TrendFigure {
 pub struct TrendLevel {
     /// Index of the first result at this level, from 0.
     pub first: u32,
-    /// Geometric mean of the results' figures, in the metric's unit.
+    /// Geometric mean of the figures at this level, in the metric's unit.
     pub figure: f64,
     /// Ratio to the previous level; null for the first level.
     pub change: Option<LevelRatio>,
@@ -308,6 +307,6 @@ pub struct LevelRatio {
 pub struct HostChange {
     /// Index of the first result after the change, from 0.
     pub first: u32,
-    /// The properties that differ from the previous result.
+    /// The properties that differ from those of the previous result.
     pub differences: Vec<String>,
 }

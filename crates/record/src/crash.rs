@@ -150,7 +150,8 @@ pub struct DurableState {
     pub unknown: u64,
     /// Expected totals (`scoring`); null for other checks.
     pub line: Option<TotalLine>,
-    /// Distance of the totals from the line, in scores; null if not an integer.
+    /// Distance of the totals from the line, as a number of scores; null if unknown or not an
+    /// integer.
     pub distance: Option<i32>,
     /// Next free request number (`{seq}`). All numbers in the rounds so far are smaller.
     #[serde(default)]

@@ -308,7 +308,7 @@ pub struct AddressUse {
 /// The value -2^31 marks a distance that is not an integer number of scores.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AnswersFile {
-    /// File name within the result directory.
+    /// Name of the file in the result directory.
     pub file: String,
     /// Number of triples.
     pub count: u64,
@@ -325,8 +325,8 @@ impl PartRow {
 }
 
 impl SecondRow {
-    /// Returns the sum of the parts of one second as a row, or `None` if `parts` is empty.
-    /// Connections, CPU times and histograms are unknown, so they are 0 or empty.
+    /// Returns a row with the sums of the parts of one second, or `None` if `parts` is empty. Parts
+    /// contain no connections, CPU times or histograms, so these are 0 or empty.
     #[must_use]
     pub fn of_parts(parts: &[PartRow], index: u64) -> Option<Self> {
         let mut sum = parts.first()?.clone();
@@ -370,7 +370,8 @@ impl SecondRow {
 }
 
 impl HeldConnections {
-    /// Adds the held connections of another worker, which were opened at the same time.
+    /// Adds the held connections of another worker. Both workers opened them at the same time, so
+    /// the longer opening time applies.
     pub fn merge(&mut self, other: &HeldConnections) {
         self.standing += other.standing;
         self.failed += other.failed;
@@ -454,8 +455,8 @@ fn merge_options<T: Clone>(sum: &mut Option<T>, other: &Option<T>, merge: impl F
 }
 
 impl AddressUse {
-    /// Adds another worker's use of the same address.
-    /// An address that any worker reached does not count as left out.
+    /// Adds another worker's use of the same address. An address that any worker reached does not
+    /// count as excluded.
     pub fn merge(&mut self, other: &AddressUse) {
         self.opened += other.opened;
         self.moved += other.moved;
@@ -472,7 +473,7 @@ fn add_counts(sum: &mut BTreeMap<String, u64>, counts: &BTreeMap<String, u64>) {
 }
 
 /// Figures for a group in one second.
-/// [`SecondRow`](crate::SecondRow) defines the second in which a request is counted.
+/// [`SecondRow`](crate::SecondRow) defines in which second a request is counted.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GroupRow {
     /// Counts of requests.
@@ -500,7 +501,7 @@ impl GroupRow {
         self.bytes_received += other.bytes_received;
     }
 
-    /// Adds the figures of each group to its sum. Creates missing sums.
+    /// Adds the figures of each group to the sum with the same index. Creates missing sums.
     pub fn merge_each(sums: &mut Vec<GroupRow>, groups: &[GroupRow]) {
         let count = sums.len().max(groups.len());
         sums.resize_with(count, GroupRow::default);

@@ -107,10 +107,10 @@ pub enum ExpectedCheck {
 /// A sweep of an experiment: one trial per combination of values.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Sweep {
-    /// Common part of the sweep's trial names.
+    /// Prefix of the sweep's trial names.
     pub name: String,
     /// Names of the varied settings, in the order given in the experiment.
-    /// The first setting is the x-axis of the curve.
+    /// The first setting is plotted on the curve's x-axis.
     pub knobs: Vec<String>,
     /// Trials of the sweep.
     pub points: Vec<SweepPoint>,

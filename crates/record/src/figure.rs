@@ -1,6 +1,6 @@
 //! The figures of a load: their names, their units, and where a record contains them.
 //!
-//! A figure is an entry in [`NUMBERS`], or a statistic of one of the kinds of time in [`TIMES`].
+//! A figure is either a [`Number`] or a [`Statistic`] of one kind of time, which [`TIMES`] lists.
 //! Conditions, comparisons and tables take names, units and values from this module.
 
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub const NOT_MEASURED: &str = "not measured";
 /// Unit of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FigureUnit {
-    /// Time in microseconds. In text, the unit is required.
+    /// Time in microseconds. [`FigureUnit::parse`] requires a unit.
     Time,
     /// Requests per second.
     Rate,
@@ -29,7 +29,7 @@ pub enum FigureUnit {
     Share,
     /// Number of requests.
     Count,
-    /// CPU time in microseconds. In text, the unit is optional.
+    /// CPU time in microseconds. [`FigureUnit::parse`] also accepts a number without a unit.
     CpuTime,
 }
 
@@ -53,7 +53,7 @@ impl FigureUnit {
             FigureUnit::Rate if value == 0.0 => "0/s".to_owned(),
             FigureUnit::Rate => format!("{}/s", show_rate(value)),
             FigureUnit::Share if value == 0.0 => "0 %".to_owned(),
-            // Three significant digits show that a figure close to a limit is not equal to it.
+            // Three significant digits distinguish a figure from a limit that is close to it.
             FigureUnit::Share => {
                 let percent = value * 100.0;
                 let decimals = (2.0 - percent.log10().floor()).clamp(0.0, 12.0);
@@ -134,7 +134,8 @@ pub trait Measured {
         requests.intended.saturating_sub(requests.in_flight_at_end)
     }
 
-    /// Number of requests that were due but not ok, including unsent requests.
+    /// Number of intended requests that were neither ok nor in flight at the end of the run.
+    /// Includes unsent requests.
     fn failed(&self) -> u64 {
         self.with_known_outcome().saturating_sub(self.requests().ok)
     }
@@ -204,7 +205,7 @@ pub struct Number {
     get: fn(&dyn Measured) -> Option<f64>,
 }
 
-/// Returns a figure whose title is its name.
+/// Returns a figure whose title is the same as its name.
 const fn number(
     name: &'static str,
     unit: FigureUnit,
@@ -266,8 +267,8 @@ static COMPARED_ONLY: [Number; 2] = [
     number("capacity", FigureUnit::Rate, |_| None),
 ];
 
-/// Kinds of times that have figures, in the order used in messages. A name without a kind, such as
-/// `p99`, refers to the response time.
+/// Kinds of time for which there are figures, in the order used in messages. A figure name without
+/// a kind, such as `p99`, refers to the response time.
 pub const TIMES: [TimeKind; 8] = [
     TimeKind::Response,
     TimeKind::Service,
@@ -303,8 +304,8 @@ crate::names::named! {
 }
 
 impl Statistic {
-    /// Returns the statistic of `times` in microseconds. A percentile or maximum among timed-out
-    /// requests is infinite.
+    /// Returns the statistic of `times` in microseconds. A percentile or maximum that falls among
+    /// timed-out requests is infinite.
     #[must_use]
     pub fn of(self, times: &Times) -> Option<f64> {
         let us = match self {
@@ -386,8 +387,8 @@ impl Figure {
         self.unit() == FigureUnit::Rate
     }
 
-    /// Returns the figure in its unit, or `None` if it was not measured. A time above the timeout
-    /// is infinite.
+    /// Returns the figure's value in its unit, or `None` if it was not measured. A time above the
+    /// timeout is infinite.
     #[must_use]
     pub fn of(self, measured: &dyn Measured) -> Option<f64> {
         match self {

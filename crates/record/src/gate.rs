@@ -170,7 +170,7 @@ impl GateResult {
     }
 }
 
-/// Figures of one server over its own turns.
+/// Figures of one server, measured during its turns.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SideFigures {
     /// Total length of the server's turns in seconds. A turn ends when all of its requests have an

@@ -273,7 +273,7 @@ pub struct Environment {
 /// Limits of the control group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CgroupLimits {
-    /// CPU seconds allowed per wall second; null without a limit.
+    /// CPU seconds allowed per second of wall-clock time; null without a limit.
     pub cpu_quota: Option<f64>,
     /// Memory limit in bytes; null without a limit.
     pub memory_bytes: Option<u64>,

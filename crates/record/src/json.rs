@@ -1,4 +1,4 @@
-//! JSON of the values that files and processes exchange.
+//! Conversion of values to and from JSON, for files and for messages between processes.
 //!
 //! These functions are not generic, so the code for each type is compiled once, in this crate.
 
@@ -27,7 +27,7 @@ impl Record {
 macro_rules! lines {
     ($($of:ty),*) => {$(
         impl $of {
-            /// Returns a line of JSON with its line feed.
+            /// Returns the value as a line of JSON, including the line feed.
             ///
             /// # Errors
             /// A path is not UTF-8.
@@ -40,7 +40,7 @@ macro_rules! lines {
             /// Reads a line of JSON, with or without its line feed.
             ///
             /// # Errors
-            /// The line contains another value.
+            /// The line is not the JSON of such a value.
             pub fn from_line(line: &[u8]) -> serde_json::Result<Self> {
                 serde_json::from_slice(line)
             }

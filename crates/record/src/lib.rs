@@ -6,7 +6,7 @@
 //! A module depends only on modules in its own line of this list or in earlier lines:
 //!
 //! - values: [`units`], [`times`], [`outcome`], [`interval`], [`cause`]
-//! - the input of a worker and its reports: [`plan`], [`worker_input`], [`events`]
+//! - a worker's input and reports: [`plan`], [`worker_input`], [`events`]
 //! - the parts of a run: [`host`], [`metric`], [`watch`], [`verdict`]; then [`run`]
 //! - results of several runs: [`comparison`], [`experiment`], [`capacity`], [`gate`], [`tuning`]
 //! - [`stream`], from which the [`result`] is derived; `json` reads and writes both

@@ -28,9 +28,9 @@ crate::names::named! {
 pub enum Metric {
     /// The client's host (`None`), or the server's host if the server runs on another host.
     Host(Option<Role>, HostFigure),
-    /// The network namespace of floodmark or of a role.
+    /// The network namespace of floodmark (`None`) or of a role.
     Network(Option<Role>, NetworkFigure),
-    /// The control group of floodmark or of a role.
+    /// The control group of floodmark (`None`) or of a role.
     Cgroup(Option<Role>, CgroupFigure),
     /// The disks of the client's host (`None`), or of the server's host if the server runs on
     /// another host.
@@ -39,7 +39,7 @@ pub enum Metric {
     Process(Role, ProcessFigure),
     /// A thread group of a process tree.
     ThreadGroup(Role, String, ThreadGroupFigure),
-    /// Threads of a group that wait in a kernel function.
+    /// A thread group's threads that are waiting in a kernel function.
     ThreadsWaitingIn {
         /// Role of the process tree.
         role: Role,
@@ -48,7 +48,8 @@ pub enum Metric {
         /// Kernel function.
         function: String,
     },
-    /// Mean number of threads of a group that waited for an object since the previous value.
+    /// Number of a group's threads that were waiting for an object, averaged over the time since
+    /// the previous value.
     ThreadsBlocked {
         /// Role of the process tree.
         role: Role,
@@ -263,7 +264,7 @@ impl Metric {
     /// unknown.
     #[must_use]
     pub fn parse(subject: String, name: String, unit: String) -> Self {
-        // Accept a metric only if it converts back to the same strings.
+        // Accept a metric only if it converts back to the same subject and name.
         let same = |metric: &Self| metric.subject() == *subject && metric.name() == *name;
         match parse_known(&subject, &name).filter(same) {
             Some(metric) => metric,
@@ -275,7 +276,8 @@ impl Metric {
         }
     }
 
-    /// Returns the metric with the server's host as its subject, for a client on another host.
+    /// Moves a metric of a host, network or disk from the client's host to the server's host.
+    /// Returns other metrics unchanged.
     #[must_use]
     pub fn on_server_host(mut self) -> Self {
         if let Self::Host(scope, _) | Self::Network(scope, _) | Self::Disk(scope, _) = &mut self {
@@ -350,8 +352,8 @@ fn parse_known(subject: &str, name: &str) -> Option<Metric> {
     })
 }
 
-/// Splits a metric's name into the name of a thread group and a figure.
-/// The name of the thread group may contain any character.
+/// Parses a metric's name that starts with the name of a thread group. The name of the thread group
+/// may contain any character.
 fn parse_thread_group(role: Role, name: &str) -> Option<Metric> {
     let with_figure = |figure: ThreadGroupFigure| {
         let group = name.strip_suffix(figure.name())?.strip_suffix(' ')?;
@@ -423,8 +425,8 @@ impl From<Metric> for StoredMetric {
 /// A series of samples taken during the load.
 ///
 /// A series that takes too much CPU time or space is downsampled: its step doubles, and each pair
-/// of values is merged. Counter values are added, and other values are averaged.
-/// A second observation then keeps the peaks at the original resolution.
+/// of adjacent values is merged. Counter values are added, and other values are averaged. A second
+/// observation then contains the peaks: the largest original sample within each step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "StoredObservation", into = "StoredObservation")]
 pub struct Observation {
@@ -449,9 +451,9 @@ const PEAK: &str = ".max";
 /// A series of samples taken during the load.
 ///
 /// A series that takes too much CPU time or space is sampled less often or downsampled: its step
-/// doubles, and each pair of values is merged (sum for counters, mean otherwise).
-/// A second series with the suffix `.max` then keeps the maxima at the original resolution.
-/// The maxima of counters are rates (`count/s`).
+/// doubles, and each pair of adjacent values is merged (sum for counters, mean otherwise). A second
+/// series with the suffix `.max` then contains the maxima: the largest original sample within each
+/// step. The maxima of counters are rates (`count/s`).
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Observation")]
 struct StoredObservation {
@@ -466,7 +468,8 @@ struct StoredObservation {
     /// - `listener`: the target's listening sockets.
     /// - `jvm`, `store jvm`: the JVM of the server or the store.
     /// - `server threads`, `store threads`: threads, grouped by name without a trailing number. The
-    ///   metric `GROUP on OBJECT` is the mean number of threads that wait for an object.
+    ///   metric `GROUP on OBJECT` is the mean number of threads in the group that wait for the
+    ///   object.
     /// - `server upstreams`: connections that the server opened, grouped by address.
     /// - `postgresql`, `cassandra`: the store's own statistics.
     subject: String,
@@ -558,7 +561,8 @@ crate::names::named! {
         Signal = "signal",
         /// A page of memory, which the kernel may have to read from disk.
         PageFault = "page fault",
-        /// An object that was not identified, or that is beyond the maximum number of objects.
+        /// An object that was not identified, or an object without a series of its own because the
+        /// maximum number of objects was reached.
         Other = "other",
     }
 }
@@ -617,7 +621,7 @@ impl WaitObject {
 }
 
 crate::names::named! {
-    /// Relation between a value in a series and its step.
+    /// How a value in a series describes its step.
     MetricKind {
         /// Increase of a counter within the step.
         Counter = "increase",
@@ -648,7 +652,8 @@ impl FigureRow<'_> {
 }
 
 /// Defines enums of figures. Each line has the form `Variant = "name in a record", "unit", kind`.
-/// The name is spelled as in the figure's source. The doc comment describes the figure in reports.
+/// The name is spelled as in the figure's source. In reports, the first line of the doc comment
+/// describes the figure.
 macro_rules! figures {
     ($(
         $(#[$meta:meta])*

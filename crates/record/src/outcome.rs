@@ -166,10 +166,10 @@ fn statuses<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<u16, 
 /// Maximum number of statuses for which a response is kept.
 pub const MAX_STATUSES: usize = 5;
 
-/// Maximum number of bytes of a body that are kept.
+/// Maximum number of bytes kept from a response body.
 pub const MAX_EXCERPT: usize = 200;
 
-/// The first response with a given status that is not ok.
+/// The first response with a given status among the responses that were not ok.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NotOkResponse {
     /// Status code.

@@ -95,7 +95,7 @@ crate::names::named! {
 }
 
 impl Actor {
-    /// Returns the place of one of the actor's resources.
+    /// Returns one of the actor's resources as a place.
     #[must_use]
     pub fn with(self, resource: ActorResource) -> Place {
         Place {
@@ -112,7 +112,7 @@ pub enum ActorResource {
     ThreadGroup(String),
     /// A file that is only appended to; the path is empty if unknown.
     Log(String),
-    /// Memory that a page fault reads from a file.
+    /// Memory that the kernel reads from a file on a page fault.
     Memory,
     /// A network address, or the path of a socket or file.
     Address(String),
@@ -145,8 +145,8 @@ impl From<&str> for ActorResource {
     }
 }
 
-/// An actor, or one of its resources. In JSON, a string with the actor and, if known, a space and
-/// the resource.
+/// An actor, or one of its resources. In JSON, a string that contains the actor, followed by a
+/// space and the resource if the resource is known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Place {

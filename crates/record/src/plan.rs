@@ -353,7 +353,7 @@ pub enum Model {
 }
 
 impl Model {
-    /// Returns a closed model that runs for a number of seconds.
+    /// Returns a closed model that runs for the given number of seconds.
     ///
     /// # Panics
     /// Panics if `seconds` is negative, not finite or too large.
@@ -390,7 +390,7 @@ pub enum Schedule {
         /// Spacing of the requests.
         spacing: Spacing,
     },
-    /// A number of requests at equal intervals.
+    /// A given number of requests at equal intervals.
     Burst {
         /// Number of requests.
         requests: u64,
@@ -582,12 +582,12 @@ impl Length {
     }
 }
 
-/// JSON form of a [`Model`] within a plan. The JSON fields can contradict each other.
+/// JSON form of a [`Model`] within a plan. Unlike in a [`Model`], fields can contradict each other.
 #[derive(Serialize, Deserialize, JsonSchema)]
 struct ModelForm {
     /// The load model: closed or open.
     model: ModelKind,
-    /// Total arrivals per second in the open model; with a `profile`, the mean rate.
+    /// Total arrivals per second; with a `profile`, the mean rate. Null in the closed model.
     rate_per_s: Option<f64>,
     /// How the rate changes over the sending window; null for a constant rate.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -634,7 +634,7 @@ pub enum Arrivals {
     Constant,
     /// Exponentially distributed intervals with a given mean.
     Poisson,
-    /// A number of requests at equal intervals within a given time.
+    /// A given number of requests at equal intervals within a given time.
     Burst,
     /// The times in a file.
     Replay,
@@ -734,7 +734,7 @@ pub struct Mix {
 /// A request of a mix.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MixRequest {
-    /// Name of the request. The request's group has the same name.
+    /// Name of the request and of its group.
     pub name: String,
     /// Number of times the request is sent per cycle.
     /// The weights of a mix have no common divisor greater than 1.
@@ -877,7 +877,7 @@ impl Target {
         self.addresses().filter_map(|address| address.ip())
     }
 
-    /// Formats the addresses as in `[::1]:80, 127.0.0.1:80`.
+    /// Formats the addresses: `[::1]:80, 127.0.0.1:80`.
     #[must_use]
     pub fn show_addresses(&self) -> String {
         let shown: Vec<String> = self
@@ -1029,8 +1029,9 @@ impl Timetable {
         &self.0
     }
 
-    /// Encodes the timetable for [`Timetable::decode`]: each interval between arrivals is a LEB128
-    /// integer, usually of two or three bytes. JSON would need ten to twenty bytes.
+    /// Encodes the timetable for [`Timetable::decode`]. Each interval between arrivals is a LEB128
+    /// integer, which usually has two or three bytes. JSON would need ten to twenty bytes per
+    /// arrival.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.0.len() * 3);
@@ -1051,8 +1052,8 @@ impl Timetable {
     ///
     /// # Errors
     ///
-    /// The checksum differs from `expected_checksum`, the bytes end within a number, a number has
-    /// more than 64 bits, or there are more than [`MAX_ARRIVALS`] numbers.
+    /// The checksum differs from `expected_checksum`, the bytes end within a number, a number or an
+    /// arrival time has more than 64 bits, or there are more than [`MAX_ARRIVALS`] numbers.
     pub fn decode(bytes: &[u8], expected_checksum: &str) -> Result<Self, TimetableError> {
         if checksum(bytes) != expected_checksum {
             return Err(TimetableError);

@@ -52,7 +52,7 @@ impl fmt::Display for JsonPointer {
 /// The content of a place in a JSON text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PointedValue {
-    /// A non-negative integer, or a string that contains one.
+    /// A non-negative integer, as a number or as a string of digits.
     Number(u64),
     /// JSON null.
     Null,
@@ -249,7 +249,7 @@ impl<'de> Visitor<'de> for NumberLeaf {
     }
 
     fn visit_f64<E>(self, number: f64) -> Result<PointedValue, E> {
-        /// Below this limit, a float represents every integer exactly.
+        /// Below this limit, an `f64` represents every integer exactly.
         const EXACT: f64 = 9_007_199_254_740_992.0;
         let is_whole = (0.0..EXACT).contains(&number) && number.fract() == 0.0;
         Ok(if is_whole {

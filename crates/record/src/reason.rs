@@ -1,4 +1,4 @@
-//! Reasons why the figures of a run do not describe the server, and their text.
+//! Reasons why a run's figures do not describe the server, and the text of these reasons.
 
 use std::fmt::{self, Display};
 
@@ -18,8 +18,8 @@ const FIX_STALL: &str = "stop other programs on this host (see floodmark doctor)
 /// Fix for a lost agent.
 pub const FIX_LOST: &str = "check the agent's host and repeat";
 
-/// An error caused by the client or its host: the name in `errors`, the problem (where `{}` stands
-/// for the affected items), the noun for these items, and the fix.
+/// An error caused by the client or its host, as a tuple: the name in `errors`, the problem (where
+/// `{}` stands for the affected items), the noun for these items, and the fix.
 type ClientError = (&'static str, &'static str, &'static str, &'static str);
 
 /// The errors caused by the client or its host.
@@ -67,12 +67,12 @@ pub enum Reason {
     },
     /// The server stopped responding.
     StoppedResponding {
-        /// Time of the last response, in seconds.
+        /// Time of the last response, in seconds since the start of the measurement.
         since_s: f64,
         /// Time without responses, in seconds.
         silence_s: f64,
-        /// Time in seconds at which the run ended, if it ended because no connection could be
-        /// opened.
+        /// End of the run, in seconds since the start of the measurement; null unless the run ended
+        /// because no connection could be opened.
         ended_s: Option<f64>,
     },
     /// An external client failed.
@@ -127,7 +127,7 @@ pub enum Reason {
         is_lower_bound: bool,
         /// Why the client was late.
         why: LateReason,
-        /// Number of load threads that would reduce the lateness.
+        /// Larger number of load threads to try; null if more threads would not help.
         more_threads: Option<usize>,
     },
     /// The client stalled in the closed model.
@@ -152,7 +152,7 @@ pub enum Reason {
         agents: Vec<String>,
         /// Number of all agents.
         of: usize,
-        /// The reason of each agent in `agents`.
+        /// The reasons, one for each agent in `agents`.
         reasons: Vec<Worded>,
     },
 }
@@ -201,13 +201,14 @@ pub enum LateReason {
         /// Length of the stall, in seconds.
         stall_s: f64,
     },
-    /// The client did not stall; contains the CPU use of its threads.
+    /// The client did not stall. The value is the CPU use of its threads.
     Threads(ThreadUse),
     /// The CPU use is unknown.
     Unknown,
 }
 
-/// Mean CPU use of the load threads, as shares of the time.
+/// Shares of the sending time during which the load threads were running or runnable, averaged over
+/// the threads.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ThreadUse {
     /// Number of threads.
@@ -478,8 +479,8 @@ impl Display for Reason {
 }
 
 impl Reason {
-    /// Reads [`Reason::NothingOk`], on which the exit code depends, from its description in a
-    /// record of schema version 1. Returns `None` for other reasons, which no code needs.
+    /// Recognizes [`Reason::NothingOk`], on which the exit code depends, by its text in records of
+    /// schema version 1. Returns `None` for all other reasons, because no code depends on them.
     fn from_text(text: &str) -> Option<Self> {
         let rest = text.strip_prefix("no response was ok")?;
         let mostly = rest.strip_prefix(" (mostly ").and_then(|rest| {
@@ -497,8 +498,8 @@ impl Reason {
 
 /// A fact, or only its text.
 ///
-/// In JSON, an object with the fact and its text. The text is for people and `jq`; no code reads
-/// it.
+/// In JSON, a fact is an object that also contains its text. The text is for people and `jq`; no
+/// code reads it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(from = "StoredWorded", into = "StoredWorded")]
 pub enum Worded {
@@ -518,8 +519,8 @@ impl Worded {
         }
     }
 
-    /// Describes the problem. Omits its effect on the figures and its fix, unless only the text is
-    /// known.
+    /// Describes the problem without its effect on the figures and its fix. If only the reason's
+    /// text is known, returns the whole text.
     #[must_use]
     pub fn problem(&self) -> String {
         match self {

@@ -487,8 +487,8 @@ pub struct AgentRun {
     pub name: String,
     /// Name of the agent's host; empty if the agent never started.
     pub host: String,
-    /// Boot ID of the host, the same in all its containers. Null if the agent never started or the
-    /// ID cannot be read.
+    /// Boot ID of the host, which is the same in all containers on the host. Null if the agent
+    /// never started or the ID cannot be read.
     #[serde(default)]
     pub boot_id: Option<String>,
     /// Whether the agent uses the CPUs of the coordinator's host, that is, whether the boot IDs are
@@ -503,7 +503,7 @@ pub struct AgentRun {
     /// Maximum error of `skew_us` in µs, including the drift until the end of the load. Null if the
     /// skew was not measured.
     pub bound_us: Option<f64>,
-    /// Delay with which the agent started the measurement, in µs.
+    /// How long after the planned time the agent started the measurement, in µs.
     pub late_start_us: f64,
     /// Ok responses per second over the agent's whole measurement; null if the agent was lost.
     pub throughput_per_s: Option<f64>,
@@ -520,7 +520,7 @@ pub struct AgentRun {
 }
 
 /// Returns the total number of CPUs that the agents may use. Agents on the same host share its
-/// CPUs.
+/// CPUs, so these CPUs are counted only once.
 pub(crate) fn cpus(agents: &[AgentRun]) -> u32 {
     let mut hosts = BTreeMap::new();
     for agent in agents {
@@ -574,7 +574,7 @@ pub struct GroupPoint {
 /// Placement of the roles of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Placement {
-    /// Whether client and server share a host.
+    /// Whether client and server share a network namespace.
     pub hosts: HostLayout,
     /// Placement of the client.
     pub client: RolePlacement,
@@ -603,13 +603,13 @@ pub struct StorePlacement {
     pub delay_s: Option<f64>,
 }
 
-/// Whether client and server share a host.
+/// Whether client and server share a network namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HostLayout {
-    /// Client and server on one host, over loopback.
+    /// Client and server share a network namespace and are connected over loopback.
     Shared,
-    /// Client and server in two network namespaces, connected by a pair of virtual interfaces.
+    /// Client and server are in two network namespaces, connected by a pair of virtual interfaces.
     Separate,
 }
 
@@ -647,13 +647,13 @@ pub struct FineThroughput {
 pub struct TimeBuckets {
     /// Index of the first bucket that is not empty.
     pub first: u32,
-    /// Number of responses in each bucket, starting with the first.
+    /// Number of responses in each bucket, starting with bucket `first`.
     pub counts: Vec<u64>,
 }
 
 impl TimeBuckets {
-    /// Creates buckets from times in nanoseconds, each with its number of responses. Returns `None`
-    /// without times.
+    /// Creates buckets from pairs of a time in nanoseconds and the number of responses with this
+    /// time. Returns `None` if there are no pairs.
     pub fn of(times: impl IntoIterator<Item = (u64, u64)>) -> Option<Self> {
         let index = |ns: u64| (2.0 * (ns.max(1) as f64).log2()).floor() as u32;
         let mut times = times.into_iter().map(|(ns, count)| (index(ns), count));

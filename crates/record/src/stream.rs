@@ -58,7 +58,7 @@ pub enum Event {
     Placed(Placement),
     /// An external client drives the run.
     Driven {
-        /// Name of the client. The client's directory has the same name.
+        /// Name of the client and of its directory.
         by: String,
     },
     /// The worker is ready to send.
@@ -80,8 +80,8 @@ pub enum Event {
     StoreUsed(ServerUsed),
     /// CPU time used on the host since the previous event of this kind (once a second).
     HostUsed(HostUsed),
-    /// Counts for a part of a second. If the worker dies, its last second is the sum of these
-    /// parts.
+    /// Counts for a part of a second. If the worker dies, the figures for its last second are the
+    /// sums of these parts.
     Part(PartRow),
     /// Throughput of each agent in the second that the next merged [`Event::Second`] describes.
     /// Absent if one worker sends the load.
@@ -144,9 +144,9 @@ pub enum Event {
     SettingFailed(FailedSetting),
     /// Last event of a worker that loads two servers alternately.
     Alternated(AlternatingEnd),
-    /// The servers of a gate's pair were loaded alternately.
+    /// The two servers of a pair were loaded alternately for a gate.
     GateTurns(GateTurns),
-    /// The number of pairs that fit a gate's budget was estimated.
+    /// The number of pairs that fit within a gate's budget was estimated.
     GatePlanned {
         /// Maximum number of pairs within the budget.
         max_pairs: u32,

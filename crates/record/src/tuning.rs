@@ -28,7 +28,7 @@ crate::names::named! {
         Capacity = "capacity",
     }
 
-    // In the order in which a tuning run takes them.
+    // In the order in which a tuning run takes these actions.
     /// Why a tuning run measured a setting.
     TuningAction {
         /// The setting is the default.
@@ -68,7 +68,7 @@ pub struct TunedKnob {
     pub name: String,
     /// What the knob sizes.
     pub sizes: KnobKind,
-    /// Value at which the tuning run starts.
+    /// Value with which the tuning run starts.
     pub default: u64,
     /// Smallest value to try.
     pub low: u64,
@@ -82,7 +82,7 @@ pub struct TunedKnob {
 /// A tuning run as requested.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TuningDescription {
-    /// Common part of the names of the tuning run's trials.
+    /// Prefix of the names of the tuning run's trials.
     pub trial: String,
     /// Figure to maximize.
     pub goal: TuningGoal,

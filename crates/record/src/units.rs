@@ -61,7 +61,7 @@ pub fn parse_count(text: &str) -> Result<u64, String> {
         .ok_or_else(|| {
             format!("\"{text}\" is not an integer; use a number such as \"5000\", \"5k\" or \"2M\"")
         })?;
-    // `-n` must be exact, but a double can't hold every integer above 2^53.
+    // Counts such as `-n` must be exact, but an `f64` cannot represent every integer above 2^53.
     if value > MAX_COUNT as f64 {
         let what = too_large(text);
         return Err(format!("{what}; the maximum is {}", show_count(MAX_COUNT)));
@@ -147,7 +147,7 @@ pub fn show_count(n: u64) -> String {
     out
 }
 
-/// Formats a rate without "/s": an integer if the rate is at least 100, otherwise three
+/// Formats a rate without "/s": as an integer if the rate is at least 100, otherwise with three
 /// significant digits.
 #[must_use]
 pub fn show_rate(per_s: f64) -> String {
@@ -218,7 +218,7 @@ pub fn plural(n: u64, noun: &str) -> String {
 pub struct Rate(f64);
 
 impl Rate {
-    /// Returns a rate, or `None` unless the number is finite and above 0.
+    /// Returns a rate, or `None` if the number is not finite or not above 0.
     #[must_use]
     pub fn new(per_s: f64) -> Option<Self> {
         (per_s > 0.0 && per_s.is_finite()).then_some(Rate(per_s))

@@ -243,7 +243,7 @@ pub struct ClockReading {
 /// Series that are sampled at the same times.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SeriesGroup {
-    /// Number of the group.
+    /// Number that identifies the group.
     pub group: u32,
     /// Source of the samples.
     pub source: String,
@@ -257,7 +257,7 @@ pub struct ObservedSeries {
     /// Sampled metric.
     #[serde(flatten)]
     pub metric: Metric,
-    /// Relation between a value and its step.
+    /// How a value in the series describes its step.
     pub kind: MetricKind,
 }
 
@@ -288,7 +288,7 @@ pub struct ObservedSecond {
 /// New values of a group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GroupValues {
-    /// Number of the group.
+    /// Number that identifies the group.
     pub group: u32,
     /// Start of the first step in milliseconds on the series clock.
     pub start_ms: u64,
@@ -342,7 +342,8 @@ pub enum AlignmentMethod {
     WallClocks,
     /// The offset was measured with pings (`floodmark load --observe`).
     Pings,
-    /// The CPU use of client and server was correlated; only in records from earlier versions.
+    /// The offset was found by correlating the CPU use of client and server; only in records from
+    /// earlier versions.
     Load,
 }
 

@@ -71,7 +71,8 @@ struct InputLine {
 }
 
 impl WorkerInput {
-    /// Returns the input for the whole load on one server, without a file for responses.
+    /// Returns the input of a worker that sends the whole load to one server and writes no file of
+    /// responses.
     #[must_use]
     pub fn new(plan: Plan, first_number: u64, anchors: Vec<TrustAnchor>) -> Self {
         WorkerInput {
@@ -106,7 +107,7 @@ impl WorkerInput {
         Ok(input)
     }
 
-    /// Drops the bytes of long bodies, which are no longer needed after encoding the requests.
+    /// Drops the bytes of long bodies, which are not needed after the requests have been encoded.
     pub fn forget_bodies(&mut self) {
         self.bodies().for_each(RequestBody::forget);
     }

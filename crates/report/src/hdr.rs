@@ -27,7 +27,8 @@ pub fn of_record(record: &Record) -> Result<String, DamagedHistogram> {
 }
 
 /// Returns the response-time distribution of one run. Requests that timed out are counted at the
-/// timeout, a lower bound on their time. A comment line contains the number of these requests.
+/// timeout, which is a lower bound on their response time. A comment line gives the number of these
+/// requests.
 ///
 /// # Errors
 /// Fails if the run's histogram is damaged.

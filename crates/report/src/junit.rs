@@ -114,7 +114,7 @@ impl Render for XmlText<'_> {
             let replaced = text.replace('\u{fffe}', "\\u{fffe}");
             text = Cow::Owned(replaced.replace('\u{ffff}', "\\u{ffff}"));
         }
-        // The no-break spaces of figures are for wrapped text.
+        // Figures contain no-break spaces, which are useful only in wrapped text.
         text.replace('\u{a0}', " ").render_to(buffer);
     }
 }

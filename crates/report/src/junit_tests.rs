@@ -15,7 +15,7 @@ fn elements<'a>(document: &'a Document<'_>, name: &str) -> Vec<Node<'a, 'a>> {
 #[test]
 fn counts_agree_with_the_elements() {
     let mut record = fixture::all_tables();
-    // In a tuning run with a result, and in a gate that ended, errors are skipped.
+    // Remove the tuning run and the gate, because either may turn errors into skipped cases.
     (record.tuning, record.gate) = (None, None);
     let text = of_record(&record, &no_fault);
     let document = Document::parse(&text).unwrap();

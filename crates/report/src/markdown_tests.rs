@@ -2,7 +2,7 @@ use super::*;
 use crate::fixture;
 use crate::model::document::{Row, faint, line, plain as plain_span};
 
-/// No limit that matters.
+/// A limit that no document reaches.
 const LARGE: usize = 1 << 20;
 
 #[test]

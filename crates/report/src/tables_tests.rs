@@ -59,7 +59,7 @@ fn json_lines_and_csv_contain_the_same_values() {
             let fields = named.iter().map(|i| {
                 let (column, value) = (table.columns[*i].name, &row.cells[*i].value);
                 match (value.as_f64(), object[column].as_f64()) {
-                    // The parser of serde_json rounds.
+                    // serde_json's parser rounds numbers.
                     (Some(number), Some(parsed)) if value.is_f64() => {
                         assert!((parsed / number - 1.0).abs() < 1e-12 || parsed == number);
                     }

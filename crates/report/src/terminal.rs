@@ -14,7 +14,7 @@ use crate::model;
 use crate::model::document::{Block, Blocks, Cell, Detail, Emphasis, Span, Table, TextLine};
 use crate::plain;
 
-/// Minimum width of drawn text. A narrower terminal wraps the text.
+/// Minimum width of drawn text, in columns. A narrower terminal wraps the text.
 const MIN_WIDTH: usize = 40;
 
 /// How text is drawn.

@@ -380,7 +380,7 @@ mod tests {
         assert!(changes(&series, Scale::Linear, Succession::Correlated).len() <= MOST_CHANGES + 1);
     }
 
-    /// Returns figures with a standard deviation of `noise`, as a share of their level.
+    /// Returns figures whose standard deviation is `noise`, as a share of their level.
     fn figures(parts: &[(usize, f64)], noise: f64, seed: u64) -> Vec<f64> {
         let mut normal = Normal::new(seed);
         let levels = parts

@@ -1,5 +1,5 @@
-//! Crash rounds: the recovery of a server after a restart, from the times of its ok responses, and
-//! an upper bound on the probability of a loss.
+//! Evaluation of crash rounds: the recovery of a server after a restart, derived from the times of
+//! its ok responses, and an upper bound on the probability of a loss.
 
 use crate::distributions::beta_upper_quantile;
 use crate::estimate::CONFIDENCE;
@@ -135,7 +135,7 @@ mod tests {
         // With 1 loss in 2 rounds, P(at most 1 loss) = 1 − p² = 0.05.
         let one_of_two = upper_bound(1, 2).unwrap();
         assert!((one_of_two - 0.95_f64.sqrt()).abs() < 1e-9, "{one_of_two}");
-        // With all but one round lost, P(at most n − 1 losses) = 1 − pⁿ = 0.05.
+        // With losses in all rounds but one, P(at most n − 1 losses) = 1 − pⁿ = 0.05.
         let most = upper_bound(9, 10).unwrap();
         assert!((most - 0.95_f64.powf(0.1)).abs() < 1e-9, "{most}");
     }
@@ -158,7 +158,8 @@ mod tests {
             let lost = (share * n as f64) as u64;
             let bound = upper_bound(lost, n).unwrap();
             prop_assert!(bound > lost as f64 / n as f64 && bound <= 1.0);
-            // The rule of three gives 1 for up to 3 rounds, which no exact bound exceeds.
+            // For up to 3 rounds, the rule of three gives 1, so the exact bound for one more loss
+            // can be lower.
             prop_assert!(n < 4 || bound <= upper_bound(lost + 1, n).unwrap());
             if bound < 1.0 {
                 let p = at_most(lost, n, bound);

@@ -212,7 +212,7 @@ pub(crate) fn variance(residuals: &[f64], means: usize) -> (f64, f64) {
     (squares / degrees.max(1.0), tau)
 }
 
-/// Maximum lag, which keeps the cost linear for long runs.
+/// Maximum lag. It keeps the cost linear for long runs.
 const MOST_LAGS: usize = 512;
 
 /// Number of iterations. The third iteration changes τ by only a few percent.

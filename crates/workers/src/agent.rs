@@ -25,7 +25,7 @@ const MESSAGE_TIME: Duration = Duration::from_millis(100);
 /// Maximum time for an agent to exit after its last event.
 pub(crate) const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Number of lines on stderr that a failure quotes.
+/// Number of stderr lines that a failure message quotes.
 const QUOTED: usize = 3;
 
 /// How to start one agent.
@@ -83,7 +83,7 @@ pub(crate) struct Agent {
     /// When the output ended, and the protocol error that ended it, if any. `None` while the output
     /// is open.
     failing: Option<(Instant, Option<String>)>,
-    /// The line of its expected totals (`--check scoring`).
+    /// The line that gives the agent's expected totals (`--check scoring`).
     pub(crate) line: Option<TotalLine>,
     messages: Vec<String>,
     kept: Option<(PathBuf, File)>,
@@ -292,7 +292,7 @@ pub(crate) struct AgentProcess {
 }
 
 impl AgentProcess {
-    /// Starts a command as agent number `agent`, and greets it. Its messages go to `out`.
+    /// Starts a command as the agent with index `agent`, and greets it. Its messages go to `out`.
     ///
     /// # Errors
     /// The program or a thread cannot be started.

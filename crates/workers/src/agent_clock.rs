@@ -1,8 +1,8 @@
 //! A wall clock that does not jump while a load runs, and the comparison of an agent's clock with
 //! the coordinator's.
 //!
-//! Each ping gives the agent's time between two times of the coordinator. The agent's clock was
-//! read somewhere in between, so the middle is wrong by at most half of the round trip. The
+//! Each ping reads the agent's clock between two readings of the coordinator's clock. The agent's
+//! reading is assumed to be in the middle, which is wrong by at most half of the round trip. The
 //! exchange with the shortest round trip is the most accurate (RFC 5905, section 10).
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -21,12 +21,13 @@ pub(crate) struct AgentClock {
     is_after: bool,
     /// Longest round trip in ns.
     pub(crate) longest_ns: u64,
-    /// Number of readings before or after the load.
+    /// Number of readings so far; restarts when the load ends.
     pub(crate) count: usize,
 }
 
 impl AgentClock {
-    /// Adds an exchange. All times are in ns; the first and the last are the coordinator's.
+    /// Adds an exchange. All times are in ns. `sent_ns` and `received_ns` are on the coordinator's
+    /// clock.
     pub(crate) fn add(&mut self, sent_ns: i64, agent_ns: i64, received_ns: i64) {
         let round_trip_ns = received_ns.saturating_sub(sent_ns).max(0);
         let reading = MeasuredOffset {
@@ -59,7 +60,7 @@ impl AgentClock {
     /// Returns the maximum error of the offset in ns during the whole load.
     ///
     /// The clock may drift during the load. The error at the end is therefore at most the change of
-    /// the offset plus the bound of the second measurement.
+    /// the offset plus the bound of the reading after the load.
     pub(crate) fn bound_ns(&self) -> u64 {
         let Some(first) = self.first else {
             return 0;

@@ -29,7 +29,7 @@ use crate::single::{STOP_TIMEOUT, WorkerFailure};
 /// Interval between checks of the timeouts and of the stop flag.
 pub(crate) const TICK: Duration = Duration::from_millis(10);
 
-/// Number of pings before the load, and of pings after it. The best one of each counts.
+/// Number of pings before the load, and of pings after it. Only the best ping of each group counts.
 pub(crate) const EXCHANGES: usize = 16;
 
 /// Maximum duration of the pings after the load.
@@ -38,7 +38,7 @@ const LAST_EXCHANGES: Duration = Duration::from_secs(2);
 /// Interval between pings during the load.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Time after which a silent agent is lost. It answers a ping every second.
+/// Time after which a silent agent is lost. A live agent answers a ping every second.
 const SILENCE: Duration = Duration::from_secs(5);
 
 /// Minimum time between sending the start of a phase and the start itself, so that all agents

@@ -28,8 +28,8 @@ pub(crate) struct KeptPart<'a> {
 /// Writes the responses of all agents to `to`, with times on the coordinator's clock. Scores become
 /// relative to the total line of the first part that has one. Returns the number of responses.
 ///
-/// The bounds widen the time between sending and completion, so that a check reports only the
-/// violations that are certain.
+/// Each request's interval from sending to completion is widened by the agent's `bound_ns` on both
+/// sides. A check therefore reports only violations that are certain.
 ///
 /// # Errors
 /// A file cannot be read or written, or its length is not a multiple of 24 bytes.

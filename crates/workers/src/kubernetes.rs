@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 
 use crate::command::{output, user_command};
 
-/// Variable with the kubectl command and its options, such as a context. The default is `kubectl`.
+/// Environment variable with the kubectl command and its options, such as a context. The default is
+/// `kubectl`.
 const KUBECTL: &str = "FLOODMARK_KUBECTL";
 
 /// The manifest, with the placeholders `COUNT` and `IMAGE`.
@@ -216,7 +217,7 @@ impl Drop for AgentJob {
     }
 }
 
-/// Gives the Job a unique name and the number of agents.
+/// Makes the name of the Job unique, and sets its number of pods.
 fn prepare(job: &mut Value, count: u32) -> Result<(), String> {
     if job["kind"] != "Job" {
         return Err("is not a Job; start from the manifest that --dry-run prints".to_owned());

@@ -10,12 +10,13 @@ use floodmark_stats::Histogram;
 /// Merges the events of several agents into the events of one worker.
 ///
 /// All agents have the same plan, so their parts and rows have the same boundaries. Only the last
-/// part and row of a phase may end earlier in some agents. An event whose place in the stream was
-/// already emitted is ignored. It violates the protocol, because agents send events in order.
+/// part and row of a phase may end earlier in some agents. An event is ignored if the merged stream
+/// has already passed its place. Such an event violates the protocol, because agents send events in
+/// order.
 ///
 /// Memory: the merger keeps the sums of the parts and rows that the slowest live agent has not sent
-/// yet. A row takes up to 2.5 MB because of its histograms, for any number of agents. To bound
-/// memory, the caller must declare silent agents lost.
+/// yet. Because of its histograms, a row takes up to 2.5 MB, regardless of the number of agents. To
+/// bound memory, the caller must declare silent agents lost.
 #[derive(Debug)]
 pub(crate) struct Merger {
     agents: Vec<MergedAgent>,

@@ -23,7 +23,7 @@ use crate::command::{command_of, joined, read_line, start_piped, words_of};
 use crate::kubernetes::{default_image, is_image, kubectl, kubectl_output};
 use crate::ssh;
 
-/// The form of a pod.
+/// Hint in the error message for an invalid pod or image.
 const POD_FORM: &str = "expected kubernetes:pod/NAME, optionally with /CONTAINER and :IMAGE";
 
 /// Where to observe the server.
@@ -31,7 +31,7 @@ const POD_FORM: &str = "expected kubernetes:pod/NAME, optionally with /CONTAINER
 pub enum ObserverPlace {
     /// A host, reached through ssh.
     Ssh(String),
-    /// A pod of the Kubernetes cluster of the current context. The observer runs in a new ephemeral
+    /// A pod in the Kubernetes cluster of the current context. The observer runs in a new ephemeral
     /// container, which stays in the pod's status after it has ended.
     Pod {
         /// Name of the pod.
@@ -109,8 +109,8 @@ fn is_object(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphanumeric()) && text.chars().all(is_allowed)
 }
 
-/// Part of the ephemeral container's specification. Only root with this capability can list the
-/// open files of other users' processes.
+/// Part of the ephemeral container's specification. The observer must be root and have this
+/// capability to list the open files of other users' processes.
 const DEBUG_PROFILE: &str = r#"{"securityContext": {
   "runAsUser": 0, "runAsNonRoot": false, "capabilities": {"add": ["SYS_PTRACE"]}}}"#;
 

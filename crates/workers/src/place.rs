@@ -34,7 +34,7 @@ pub enum AgentsLauncher {
     Ssh(Vec<String>),
     /// Tasks of the Slurm cluster.
     Slurm,
-    /// Pods of a Job in the Kubernetes cluster of the current context.
+    /// Pods of a Kubernetes Job, in the cluster of the current context.
     Kubernetes(JobSource),
     /// The words of the user's own command, which starts one agent, with the placeholders `{index}`
     /// (from 0) and `{count}`.

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 
 use crate::command::{output, user_command};
 
-/// Variable with the ssh command and its options. The default is `ssh`.
+/// Environment variable with the ssh command and its options. The default is `ssh`.
 const SSH: &str = "FLOODMARK_SSH";
 
 /// Options of the ssh command. A prompt on the terminal would block the start, and a broken
@@ -25,9 +25,9 @@ const OPTIONS: [&str; 8] = [
     "-oCompression=no",
 ];
 
-/// Returns the command that starts an agent on each host, or why it cannot be started. Without
-/// `program`, the hosts must have floodmark on their PATH. Otherwise, `program` is copied to hosts
-/// that do not have an identical copy.
+/// Returns, for each host, the command that starts an agent, or why the agent cannot be started.
+/// Without `program`, the hosts must have floodmark on their PATH. Otherwise, `program` is copied
+/// to hosts that do not have an identical copy.
 pub(crate) fn commands(hosts: &[String], program: Option<&Path>) -> Vec<Result<Command, String>> {
     let Some(program) = program else {
         let script = on_path("worker --agent --guard");
@@ -68,7 +68,7 @@ pub(crate) fn is_host(text: &str) -> bool {
     !text.is_empty() && !text.starts_with('-') && !text.contains(char::is_whitespace)
 }
 
-/// Returns a command that runs a script of POSIX sh on a host.
+/// Returns a command that runs a POSIX shell script on a host.
 pub(crate) fn command(host: &str, script: &str) -> Command {
     let mut ssh = user_command(SSH, "ssh");
     ssh.args(OPTIONS).arg(host).arg("--");

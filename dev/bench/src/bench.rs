@@ -1,4 +1,4 @@
-//! Runs the release build of floodmark and stops it when the user interrupts the measurement.
+//! Runs floodmark and other commands, and stops them when the user interrupts the measurement.
 
 use std::error::Error;
 use std::ffi::OsString;
@@ -22,7 +22,7 @@ const OVERHEAD: Duration = Duration::from_secs(60);
 /// Time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// The repository, its release build and the interrupt flag.
+/// The repository, the measured binary and the interrupt flag.
 pub struct Bench {
     /// Root of the repository; commands run in this directory.
     pub root: PathBuf,
@@ -114,8 +114,8 @@ impl Bench {
     }
 
     /// Runs `floodmark load` with the flags `words` and returns the run, even if the run is
-    /// invalid. The summary is printed unless `words` contains `--quiet`. `seconds` is the usual
-    /// duration.
+    /// invalid. The summary is printed unless `words` contains `--quiet`. `seconds` is the expected
+    /// time for opening connections and sending requests.
     pub fn load(&self, words: &str, seconds: u32) -> Result<Run, Failure> {
         println!("$ floodmark load {words}");
         let directory = tempfile::tempdir()?;

@@ -1,10 +1,11 @@
-//! Checks that floodmark finds a difference between two servers only if there is one. The slower
-//! server is a copy of the native server that is stopped for 5 % of the time
-//! ([`slowed`](crate::slowed)).
+//! Checks that floodmark finds a difference between two servers only if there is one. The first
+//! server is the native server. The second is either identical, or a slower copy that is stopped
+//! for 5 % of the time ([`slowed`](crate::slowed)).
 //!
 //! `cargo xtask aa` uses `floodmark run` to compare the native server with itself many times, and
 //! then with the slower server. floodmark determines how many processes the second comparison
-//! needs. `cargo xtask gate` counts how often a gate fails.
+//! needs. `cargo xtask gate` counts how often a gate fails for an identical server and for the
+//! slower one.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -193,7 +194,8 @@ fn measure(
     setup.run(bench, directory, &["--quiet"], limit)
 }
 
-/// Returns the manifest lines for a native server that runs under [`slowed`](crate::slowed).
+/// Returns the manifest lines for a native server that [`slowed`](crate::slowed) stops for `share`
+/// of the time.
 fn slowed_server(bench: &Path, share: f64) -> String {
     let quoted = bench.display().to_string().replace('\'', "'\\''");
     let command = format!(
@@ -244,7 +246,7 @@ pub struct GateOptions {
     floodmark: Option<PathBuf>,
 }
 
-/// The gates of one kind.
+/// Results of the gates of one kind: with an identical server or with the slower one.
 #[derive(Default)]
 struct GateSeries {
     failed: Proportion,

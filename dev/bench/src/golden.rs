@@ -3,7 +3,7 @@
 //! because no judgment may depend on a sentence.
 //!
 //! Each pack, `NAME.jsonl.gz`, contains one result per line: the name, and either the record
-//! without histograms or all events. `judgments.txt` contains the judgment on each result, and
+//! (without histograms) or all events. `judgments.txt` contains the judgment on each result, and
 //! `text/` contains the terminal text of each result that is not a case.
 
 use std::collections::BTreeMap;
@@ -37,7 +37,8 @@ const TEXT: &str = "text";
 /// File name extension of a pack.
 const PACK: &str = ".jsonl.gz";
 
-/// Packs of cases. Their terminal texts are rendered but not stored, because there are hundreds.
+/// Prefixes of the names of packs that contain cases. The terminal texts of cases are rendered but
+/// not stored, because there are hundreds.
 const CASES: [&str; 2] = ["own", "third-party"];
 
 /// Keys whose values are sentences, or lists of sentences.
@@ -151,7 +152,7 @@ fn pack(path: &Path, from: &Path, with_events: bool) -> Result<(), Failure> {
             ("record", record)
         };
         let line = serde_json::json!({ "name": name, key: value }).to_string();
-        // Results contain paths on the host that measured them.
+        // Replace paths on the host that measured the results.
         let line = line.replace(&from.display().to_string(), "results");
         let line = line.replace(&root, "repository");
         writeln!(out, "{line}")?;

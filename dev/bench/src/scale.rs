@@ -3,7 +3,8 @@
 //!
 //! Each connection is an open file of its server, so the hard limit on open files determines how
 //! many servers share the port. The load process keeps its sockets in one io_uring table per
-//! thread. The limit on open files also applies to each table.
+//! thread. The limit on open files also applies to each table, so it determines the number of
+//! threads, too.
 
 use std::fmt;
 use std::io::{BufRead, BufReader};
@@ -24,7 +25,7 @@ use crate::table::cell;
 /// Number of connections per thread in the run that is the baseline for memory.
 const FEW: u32 = 10;
 
-/// Lowest expected rate of opening connections, per second: a tenth of the usual rate.
+/// Lowest expected rate at which connections are opened, per second: a tenth of the usual rate.
 const OPENED_PER_S: u32 = 1_000;
 
 /// Options of `cargo xtask scale`.
@@ -74,8 +75,8 @@ pub fn run(bench: &Bench, options: &ScaleOptions) -> Result<bool, Failure> {
 /// `docs/decisions/0002-native-servers.md`).
 const SERVER_FILES: u64 = 320;
 
-/// Margin for a server with more connections than the mean, in standard deviations. The kernel uses
-/// a hash to distribute connections among servers.
+/// Number of standard deviations by which a server's connections may exceed the mean. Servers get
+/// different numbers of connections, because the kernel uses a hash to distribute them.
 const DEVIATIONS: f64 = 6.0;
 
 /// Maximum fraction of an address's ports to use. Finding a free port is slow when few are left.
@@ -102,7 +103,7 @@ impl ConnectionLimits {
     }
 }
 
-/// Resources needed for a number of connections.
+/// Resources needed for a given number of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capacity {
     /// Number of servers that share the port.

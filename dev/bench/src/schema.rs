@@ -1,5 +1,6 @@
-//! `floodmark-bench schema`: prints the JSON Schemas of records, manifests and `floodmark observe`,
-//! and the guide with the table of causes. The output is one JSON object keyed by file name.
+//! `floodmark-bench schema`: prints the JSON Schemas of records, of manifests and of the output of
+//! `floodmark observe`, and the guide with the table of causes. The output is one JSON object keyed
+//! by file name.
 
 use std::fs;
 

@@ -95,7 +95,7 @@ pub struct MedianInterval {
 /// The ends of the interval are the narrowest symmetric pair of order statistics that enclose the
 /// true median with at least 95 % probability. The number of values below the median is binomial
 /// with p = ½ (Conover, Practical Nonparametric Statistics, 3.2). For fewer than six values, the
-/// interval is the range of the values, and its level is lower.
+/// interval is the range of the values, and its level is below 95 %.
 pub fn estimate(figures: impl IntoIterator<Item = f64>) -> Option<Median> {
     let mut figures: Vec<f64> = figures.into_iter().collect();
     figures.sort_by(f64::total_cmp);

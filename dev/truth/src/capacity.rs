@@ -1,7 +1,7 @@
-//! Servers with known capacities, and the formulas for their shares of slow or rejected requests. A
-//! capacity is the highest rate of Poisson arrivals at which the long-run figures of a scenario
-//! meet an objective. Unless a name says otherwise, times are in seconds and rates are in requests
-//! per second.
+//! Servers with known capacities, and formulas for the share of requests that they reject or answer
+//! slowly. A capacity is the highest rate of Poisson arrivals at which the long-run figures of a
+//! scenario meet an objective. Unless an identifier says otherwise, times are in seconds and rates
+//! are in requests per second.
 
 use std::fmt;
 
@@ -22,7 +22,8 @@ pub enum KnownAnswer {
     },
     /// The capacity changes during the search.
     NotStationary,
-    /// The highest rate at which the client can send on time; the server passes at this rate.
+    /// The highest rate at which the client can send on time; the server meets the objective at
+    /// this rate.
     ClientLimit(f64),
     /// The objective is missed at any rate.
     Never,
@@ -138,7 +139,7 @@ pub enum KnownObjective {
         /// Limit, in milliseconds.
         limit_ms: f64,
     },
-    /// The share of errors is below a limit, in percent.
+    /// The share of errors, in percent, is below a limit.
     Errors(f64),
 }
 
@@ -169,7 +170,7 @@ impl fmt::Display for KnownObjective {
 const BISECTIONS: usize = 60;
 
 /// Returns the capacity at a constant speed, in requests per second. A speed of 0.5 halves all
-/// rates and doubles all times of the scenario, whose own `speed` is ignored.
+/// rates and doubles all times of the scenario. The scenario's own `speed` is ignored.
 ///
 /// Returns infinity if the objective is met at every rate, and 0 if it is met at no rate.
 #[must_use]
@@ -233,8 +234,8 @@ fn missed_share(service: &Service, objective: KnownObjective, rate_per_s: f64) -
 }
 
 /// Returns the share of requests whose response time exceeds `limit_s` in an M/M/c queue. While all
-/// servers are busy, they complete `speed_per_s` requests in total. The waiting time is 0 or
-/// exponentially distributed (Erlang C). For one server, p99 = ln 100 / (speed − rate).
+/// servers are busy, they complete a total of `speed_per_s` requests per second. The waiting time
+/// is 0 or exponentially distributed (Erlang C). For one server, p99 = ln 100 / (speed − rate).
 #[must_use]
 pub fn exponential_share_over(
     servers: usize,
@@ -292,8 +293,8 @@ pub fn deterministic_share_over(
 
 /// Returns the share of requests that a token bucket rejects.
 ///
-/// The bucket is an M/D/1 queue whose requests leave at once if they would have to wait for more
-/// than burst − 1 tokens (A. G. de Kok and H. C. Tijms, "A Queueing System with Impatient
+/// The bucket behaves like an M/D/1 queue whose requests leave at once if they would have to wait
+/// for more than burst − 1 tokens (A. G. de Kok and H. C. Tijms, "A Queueing System with Impatient
 /// Customers", Journal of Applied Probability 22, 1985).
 fn limiter_rejected_share(rate_per_s: f64, limiter: &Limiter) -> f64 {
     let takes_s = 1.0 / limiter.rate_per_s;
@@ -323,7 +324,7 @@ fn crossing_share_over(rate_per_s: f64, crossing: &Crossing, limit_s: f64) -> f6
     share
 }
 
-/// Number of grid steps in the shortest job.
+/// Number of grid steps in the duration of the shortest job.
 const STEPS_PER_JOB: f64 = 200.0;
 
 /// Jobs of one kind.
@@ -335,7 +336,8 @@ struct QueuedJobs {
     takes_s: f64,
 }
 
-/// Returns the server's load: the total time of the jobs that arrive in a second, in seconds.
+/// Returns the server's load: the total time, in seconds, that the jobs arriving in one second
+/// take.
 fn load(jobs: &[QueuedJobs]) -> f64 {
     jobs.iter().map(|job| job.rate_per_s * job.takes_s).sum()
 }
@@ -346,7 +348,8 @@ fn load(jobs: &[QueuedJobs]) -> f64 {
 ///
 /// H solves H(x) = 1 + Σᵢ λᵢ ∫ H(y) dy from x − bᵢ to x, for jobs of length bᵢ that arrive at the
 /// rate λᵢ. This is the Pollaczek–Khinchine formula as a renewal equation (S. Asmussen, "Applied
-/// Probability and Queues", 2003, VIII.5). The solution uses the trapezoidal rule.
+/// Probability and Queues", 2003, VIII.5). The function solves the equation with the trapezoidal
+/// rule.
 fn work_at_most(x_s: f64, jobs: &[QueuedJobs]) -> f64 {
     let shortest_s = jobs.iter().map(|job| job.takes_s).fold(x_s, f64::min);
     if shortest_s <= 0.0 {
@@ -507,8 +510,8 @@ mod tests {
 
     #[test]
     fn equals_the_formula_for_short_queues() {
-        // Erlang's formula for M/D/1: exp(λx) up to the length of a job; beyond that, minus a
-        // second term.
+        // Erlang's formula for M/D/1: exp(λx) up to the length of a job; for larger x, a second
+        // term is subtracted.
         let (rate_per_s, takes_s) = (800.0, 0.001);
         let jobs = [QueuedJobs {
             rate_per_s,

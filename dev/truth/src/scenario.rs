@@ -81,13 +81,15 @@ pub struct Stall {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FaultShare {
-    /// Share of requests with the fault. The request number and the seed select the requests.
+    /// Share of requests with the fault. The seed and the index of a request determine whether the
+    /// request has the fault.
     pub share: f64,
     /// The fault.
     pub fault: ResponseFault,
 }
 
-/// A fault that replaces the normal response. The response is sent after the service time.
+/// A fault that replaces the normal response. Unless stated otherwise, it takes effect after the
+/// service time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResponseFault {
@@ -187,7 +189,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// Returns the fault for the request with this number, if any. Numbers start at 0, in order of
+    /// Returns the fault for the request with this index, if any. Indexes start at 0, in order of
     /// arrival.
     #[must_use]
     pub fn fault_of(&self, index: u64) -> Option<ResponseFault> {

@@ -1,5 +1,5 @@
-//! Services with known response times. A service decides when each response is due, without using
-//! CPU time: queued requests are stored as due times.
+//! Services with known response times. A service only computes when each response is due, so
+//! serving a request takes almost no CPU time.
 
 use std::collections::VecDeque;
 
@@ -101,7 +101,7 @@ pub struct Crossing {
 }
 
 impl Crossing {
-    /// Returns the mean response time after a number of arrivals in the window, in microseconds.
+    /// Returns the mean response time, in microseconds, for this number of arrivals in the window.
     #[must_use]
     pub fn mean_us_after(&self, arrivals: f64) -> f64 {
         let rate_per_s = arrivals / (f64::from(self.window_ms) / 1e3);
@@ -109,7 +109,7 @@ impl Crossing {
     }
 }
 
-/// A token bucket. A request without a token is rejected immediately with status 503.
+/// A token bucket. A request that finds no token is rejected immediately with status 503.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limiter {
@@ -133,8 +133,8 @@ pub struct Pauses {
     pub length_us: f64,
 }
 
-/// Minimum idle period between two trials of a client, in milliseconds. With Poisson arrivals at
-/// 300/s, the probability that a gap is at least this long is 3·10⁻⁷.
+/// Minimum idle period, in milliseconds, that separates two bursts, such as two trials of a client.
+/// With Poisson arrivals at 300/s, the probability that a gap is at least this long is 3·10⁻⁷.
 const IDLE_MS: u64 = 50;
 
 /// Number of consecutive requests that are examined for an overload.
@@ -211,8 +211,8 @@ struct ServiceState {
     service: Service,
     queue: FifoQueue,
     pauses: Option<PauseClock>,
-    /// Time when the token bucket would be full: the bucket's state in the generic cell rate
-    /// algorithm (ITU-T I.371).
+    /// Time when the token bucket will be full if no more requests arrive: the bucket's state in
+    /// the generic cell rate algorithm (ITU-T I.371).
     full_ns: u64,
     /// Arrival times in the window of [`Crossing`]. Their number is limited by the client's rate.
     window_ns: VecDeque<u64>,
@@ -232,8 +232,8 @@ impl VirtualServer {
         }
     }
 
-    /// Returns the due time of the response to a request that arrives now, or `None` if the request
-    /// is rejected. Times are in ns. Requests arrive in order.
+    /// Returns the due time of the response to a request that arrives at `now_ns`, or `None` if the
+    /// request is rejected. Times are in ns. Requests arrive in order.
     pub fn serve(&mut self, now_ns: u64) -> Option<u64> {
         let first_ns = *self.first_ns.get_or_insert(now_ns);
         let is_due = |change: &mut ServiceChange| now_ns - first_ns >= change.at_ms * 1_000_000;
@@ -373,8 +373,8 @@ struct SpeedClock {
     virtual_ns: f64,
     factor: f64,
     bursts: u64,
-    /// Number of requests since the burst started or since the last check for an overload;
-    /// `rejected` counts those that were rejected.
+    /// Number of requests since the burst started or since the last check for an overload,
+    /// whichever is later; `rejected` counts those that were rejected.
     requests: u64,
     rejected: u64,
 }
@@ -393,8 +393,8 @@ impl SpeedClock {
         }
     }
 
-    /// Advances the virtual clock to the arrival of a request at `now_ns`, and returns its reading
-    /// in ns. Requests arrive in order; the first one arrives at `first_ns`.
+    /// Advances the virtual clock to the arrival of a request at `now_ns`, and returns the clock's
+    /// reading in ns. Requests arrive in order; the first one arrives at `first_ns`.
     fn arrive(&mut self, first_ns: u64, now_ns: u64) -> u64 {
         let elapsed_ns = now_ns - self.last_ns;
         self.virtual_ns += elapsed_ns as f64 * self.factor;
@@ -417,8 +417,8 @@ impl SpeedClock {
         self.virtual_ns as u64
     }
 
-    /// Converts the due time of the last request from the virtual clock to real time, and records
-    /// whether the request was rejected. Both times are in ns.
+    /// Converts the due time of the response to the last request from the virtual clock to real
+    /// time, and records whether the request was rejected. Both times are in ns.
     fn reply(&mut self, due_ns: Option<u64>) -> Option<u64> {
         let after_ns = |due_ns: u64| (due_ns as f64 - self.virtual_ns).max(0.0) / self.factor;
         let reply_ns = due_ns.map(|due_ns| self.last_ns + after_ns(due_ns) as u64);
@@ -447,8 +447,8 @@ mod tests {
     const FIRST_NS: u64 = 1_000 * MS;
 
     /// Sends a request every millisecond from `begin_ms` to `end_ms` after the first request, and
-    /// rejects all requests before `rejects_to_ms`. Returns the time until the last response, in
-    /// ms. A response takes 1 ms of the server's time.
+    /// rejects all requests before `rejects_to_ms`. Returns the response time of the last accepted
+    /// request, in ms. Each response takes 1 ms of virtual time.
     fn load(clock: &mut SpeedClock, begin_ms: u64, end_ms: u64, rejects_to_ms: u64) -> f64 {
         let mut last_ms = 0.0;
         for ms in begin_ms..end_ms {

@@ -15,7 +15,7 @@ const TIMEOUT: Duration = Duration::from_secs(180);
 /// Interval between attempts to connect.
 const POLL: Duration = Duration::from_millis(100);
 
-/// A running store with its data in a temporary directory. Dropping it stops the store.
+/// A running store with its data in a temporary directory. Dropping the value stops the store.
 pub struct StartedStore {
     /// Address of the store.
     pub address: SocketAddr,

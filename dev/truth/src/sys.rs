@@ -129,8 +129,8 @@ pub fn confine(cpu: usize, nice: i32) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// Lets all threads of another process run on the CPUs of this process. Its child processes do not
-/// change.
+/// Lets all threads of another process run on the CPUs of this process. Existing child processes of
+/// that process keep their CPU affinity.
 ///
 /// # Errors
 /// The process has ended or belongs to another user.

@@ -1,5 +1,5 @@
-//! Runs the tasks of `floodmark-bench`. Measurements use its release build, which is built together
-//! with that of floodmark.
+//! Runs the tasks of `floodmark-bench`. Measurements use release builds of `floodmark-bench` and
+//! floodmark, which are built together.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;

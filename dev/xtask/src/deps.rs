@@ -139,7 +139,7 @@ fn short(package: &str) -> &str {
 ///
 /// # Errors
 /// A block is missing or unclosed, a colon is missing, or a name is repeated. The error contains
-/// the line number.
+/// the line number, unless it is about a missing or unclosed block.
 fn parse(page: &str) -> Result<Architecture, String> {
     let mut read = Architecture::default();
     let mut block = None;

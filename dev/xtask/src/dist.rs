@@ -218,8 +218,8 @@ fn read(path: &Path) -> Result<Vec<u8>, TaskError> {
 /// Port of the HTTP server on 127.0.0.1.
 const PORT: &str = "18021";
 
-/// Installs the archive whose name is the first argument, and runs the commands in the README. If
-/// other load disturbs a run, floodmark exits with code 4.
+/// Installs the archive whose name is the first argument, and runs the commands in the README. The
+/// script accepts exit code 4, which means that other load disturbed a run.
 const ARCHIVE_SCRIPT: &str = r#"
 mount -t proc proc /proc
 echo 127.0.0.1 localhost >/etc/hosts
@@ -282,9 +282,9 @@ fn try_archive(dist: &Path, archive: &str) -> Result<(), TaskError> {
 /// Builds the image from the archive (first argument) with the Containerfile (second argument), and
 /// runs it as documented in docs/guide/install.md.
 ///
-/// Podman's default limits can exceed those of this process, so the script sets its own. It uses
-/// runc, because crun does not support hosts that mount both cgroup versions. If other load
-/// disturbs a run, floodmark exits with code 4.
+/// Podman's default limits can exceed those of this process, so the script sets the limits
+/// explicitly. It uses runc, because crun does not support hosts that mount both cgroup versions.
+/// The script accepts exit code 4, which means that other load disturbed a run.
 const IMAGE_SCRIPT: &str = r#"
 context=$(mktemp -d)
 trap 'rm -r $context; podman rmi --force floodmark-trial' EXIT
@@ -303,7 +303,7 @@ $run floodmark-trial run quickstart || [ $? = 4 ]
 at 'quickstart finished'
 "#;
 
-/// Builds and runs the image with the static program of an archive.
+/// Builds and runs the image with the static program from an archive.
 fn try_image(root: &Path, archive: &Path) -> Result<(), TaskError> {
     tools::install(&["podman", "runc"])?;
     let mut bash = Command::new("bash");

@@ -71,7 +71,7 @@ impl TaskError {
         }
     }
 
-    /// Returns each error, with the essential output of the failed command.
+    /// Returns the lines of each error, with the essential output of the failed command.
     pub fn digest(&self) -> Vec<String> {
         match self {
             TaskError::Several(errors) => errors.iter().flat_map(TaskError::digest).collect(),
@@ -94,7 +94,8 @@ pub fn none_found(findings: Vec<String>) -> Result<(), TaskError> {
     }
 }
 
-/// Returns the name and the last lines of each failed test, or the end of any other output.
+/// Returns the name and the last lines of each failed test, or the end of the output if no test
+/// failed.
 fn digest(output: &[String]) -> Vec<String> {
     let failed = output.iter().filter_map(|line| failed_test(line));
     let failed: Vec<&str> = failed.collect();

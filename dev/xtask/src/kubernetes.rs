@@ -42,7 +42,8 @@ pub fn run(workspace: &Workspace, only: &str) -> Result<(), TaskError> {
     command::run(go.arg(".").current_dir(&sources))?;
     let images = images(workspace, &sources, &directory)?;
 
-    // A socket's path must be short, and overlayfs cannot be nested in every file system.
+    // Use a temporary directory, because socket paths must be short and overlayfs does not work on
+    // every file system.
     let state = tempfile::tempdir().map_err(TaskError::file(&directory))?;
     let mut unshare =
         command::words("unshare --net --mount --pid --fork --kill-child --mount-proc bash");

@@ -27,7 +27,8 @@ const DEFINING: [&str; 10] = [
     "macro_rules",
 ];
 
-/// Maps each pair of a using file and a used file to the paths in the code.
+/// Maps each pair of files, the using file and the used file, to the paths in the using file's
+/// code.
 type Uses = BTreeMap<(String, String), BTreeSet<String>>;
 
 /// Returns a line for each dependency cycle between files: the files, and the paths that close the
@@ -137,7 +138,7 @@ enum Target {
 }
 
 impl Source<'_> {
-    /// Adds the module of a file and its children. Returns its index.
+    /// Adds the module in a file and the module's children. Returns the module's index.
     fn add_file(
         &mut self,
         file: String,
@@ -384,7 +385,7 @@ impl Source<'_> {
                 }
             }
         }
-        // The import of an item represents all uses of the item in the code.
+        // Omit paths that start with an imported name, because the import represents these uses.
         for paths in uses.values_mut() {
             let imported = |path: &str| {
                 let head = path.split("::").next();
@@ -404,7 +405,7 @@ impl Source<'_> {
         ancestors.any(|at| at == outer)
     }
 
-    /// Finds the definition of a path in a module. Adds the modules that re-export the item to
+    /// Finds what a path in the module `from` names. Adds the modules that import the item to
     /// `through`. Returns `None` if the path starts with another crate or a local name.
     fn resolve(&self, from: usize, path: &[String], through: &mut Vec<usize>) -> Option<Target> {
         let (first, rest) = path.split_first()?;

@@ -22,7 +22,8 @@ pub struct Mode {
 }
 
 /// Writes the file at `path` (relative to the root). In check mode, nothing is written. If the file
-/// differs, the error contains the first line that differs and the task that updates the file.
+/// differs, the error contains the number of the first line that differs, and the task that updates
+/// the file.
 fn update(
     workspace: &Workspace,
     path: &str,

@@ -23,7 +23,7 @@ const MAX_AGE: Duration = Duration::from_secs(24 * 3600);
 /// File with the version of the running kernel.
 const KERNEL: &str = "/proc/sys/kernel/osrelease";
 
-/// The passes in the build directory.
+/// Passes of checks, recorded in the build directory.
 #[derive(Debug)]
 pub struct Passes {
     directory: PathBuf,
@@ -52,8 +52,8 @@ impl Passes {
         }
     }
 
-    /// Runs a check, unless it passed with the same programs and with the same files of the
-    /// repository. `reads` selects these files. Returns the notes of the check.
+    /// Runs a check, unless it has already passed with the same programs and the same repository
+    /// files. `reads` selects the files. Returns the check's notes.
     pub fn run(
         &self,
         check: &str,
@@ -69,7 +69,8 @@ impl Passes {
             notes.push(UNCHANGED.to_owned());
             return Ok(notes);
         }
-        // If the check fails now, it must run again, even if its input does not change.
+        // Forget the last pass. If the check fails now, it must run again next time, even if its
+        // input does not change.
         if let Err(error) = fs::remove_file(&file)
             && error.kind() != io::ErrorKind::NotFound
         {

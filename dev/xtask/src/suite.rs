@@ -148,9 +148,9 @@ impl SuiteStep {
 
 /// Returns whether a file can change what floodmark measures.
 ///
-/// `report` renders records and measures nothing, and the crates that produce a record do not
-/// depend on it, so the steps that judge only records ignore it. The step `golden` and the tests
-/// check `report`. See decision 0049.
+/// The crate `report` renders records but measures nothing, and no crate that produces a record
+/// depends on it. The steps that judge only records therefore ignore it. The step `golden` and the
+/// tests check `report`. See decision 0049.
 fn is_measured(file: &str) -> bool {
     !file.starts_with("crates/report/") && !file.starts_with("docs/") && !file.ends_with(".md")
 }

@@ -24,8 +24,9 @@ const TEST_THREADS: &str = "RUST_TEST_THREADS";
 /// Root source file of the CLI tests.
 const COMMAND_TESTS: &str = "crates/floodmark/tests/cli/main.rs";
 
-/// CLI tests that fail on a busy host, because they judge a server's limits or search within a time
-/// limit. They run after all other tests. Each text selects the tests whose names contain it.
+/// CLI tests that fail on a busy host, because they judge what limits a server, or must finish a
+/// search (for a capacity or a setting) within a time limit. They run after all other test
+/// programs. Each text selects the tests whose names contain it.
 const QUIET: [&str; 6] = [
     "capacity::",
     "death::a_killed_proof",
@@ -220,7 +221,8 @@ impl TestProgram<'_> {
         thread::available_parallelism().map_or(1, usize::from)
     }
 
-    /// Runs the program, unless it has passed, and prints its output when it has ended.
+    /// Runs the program, unless it has already passed with the same input, and prints its output
+    /// when it has ended.
     fn run(&self, passes: &Passes) -> Result<Vec<String>, TaskError> {
         let mut run = Command::new(self.executable);
         run.args(&self.selection)
@@ -238,8 +240,8 @@ impl TestProgram<'_> {
         })
     }
 
-    /// Returns whether the tests may read a file in the repository. They read neither sources,
-    /// which are part of the programs, nor snapshots of other crates.
+    /// Returns whether the tests may read a file in the repository. They read neither the crates'
+    /// sources, which are part of the programs, nor snapshots of other crates.
     fn reads(&self, file: &str) -> bool {
         let is_in_crate = CRATES.iter().any(|directory| file.starts_with(directory));
         let is_own = self.directory.ends_with(crate_directory(file));
@@ -260,7 +262,7 @@ fn cargo(workspace: &Workspace) -> Command {
     let mut cargo = command::cargo();
     let compiler = Path::new(cargo.get_program()).with_file_name("clippy-driver");
     cargo.env("RUSTC_WORKSPACE_WRAPPER", compiler);
-    // Escape sequences would hide the warnings in the output.
+    // Escape sequences would keep `warnings` from finding the warnings in the output.
     cargo.env("CARGO_TERM_COLOR", "never");
     cargo.current_dir(&workspace.root);
     cargo

@@ -32,7 +32,8 @@ pub enum Cases<'a> {
 }
 
 /// Runs cases on each backend, and returns a note with the reason for each ignored backend.
-/// `floodmark` and `floodmark-truth` are in the same directory. `agents` divide each load, if given.
+/// `floodmark-truth` must be in the same directory as `floodmark`. If `agents` is given, each load
+/// is divided among these agents.
 pub fn run(
     workspace: &Workspace,
     floodmark: &Path,

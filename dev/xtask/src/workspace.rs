@@ -71,8 +71,8 @@ impl Workspace {
     }
 
     /// Builds floodmark, `floodmark-truth` and the named program, and returns the path of the named
-    /// program. A joint build shares dependencies between the programs. No program enables a
-    /// feature that floodmark does not enable.
+    /// program. A joint build shares dependencies between the programs. It does not change
+    /// floodmark, because no other program enables a feature that floodmark does not enable.
     pub fn build_release(&self, program: &str) -> Result<PathBuf, TaskError> {
         let mut build = command::cargo();
         build.args(["build", "--release", "--bins"]);

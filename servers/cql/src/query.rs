@@ -1,4 +1,4 @@
-//! Queries, results and their values, and the bodies of responses.
+//! Queries and their results, and the parser for the bodies of responses.
 
 use std::io;
 
@@ -251,7 +251,7 @@ pub enum CqlError {
     /// The peer did not read the request or did not respond within the timeout.
     #[error("no response within the timeout")]
     Timeout,
-    /// The response is damaged or belongs to another protocol.
+    /// The response is damaged, or belongs to another protocol or request.
     #[error("{0}")]
     Invalid(&'static str),
     /// The peer requires a password.

@@ -65,7 +65,7 @@ impl JournalDirectory {
         }
     }
 
-    /// Makes created, renamed and removed files durable.
+    /// Makes the creation, renaming and removal of files durable.
     pub(crate) fn sync(&self) -> Result<(), JournalError> {
         let synced = self.handle.sync_all();
         synced.map_err(failed("sync the directory", &self.path))

@@ -40,7 +40,7 @@ pub enum JournalError {
         /// Number of the bucket.
         bucket: i64,
     },
-    /// A file contains records of another size.
+    /// A file contains records of a different size than expected.
     #[error("{} contains records of {found} bytes, not {expected}; choose this workload's journal or another directory", .file.display())]
     OtherRecords {
         /// The file.

@@ -138,7 +138,7 @@ fn batch_checksum(bytes: &[u8], end: usize, salt: u64) -> u32 {
 pub(crate) struct HeaderFields<'a>(&'a [u8]);
 
 impl<'a> HeaderFields<'a> {
-    /// Checks magic number and version, and returns the fields after them.
+    /// Checks the magic number and the version, and returns the fields after them.
     pub(crate) fn versioned(bytes: &'a [u8], magic: &[u8]) -> Result<Self, HeaderFault> {
         let rest = bytes.strip_prefix(magic).ok_or(HeaderFault::Foreign)?;
         let mut fields = HeaderFields(rest);
@@ -171,7 +171,7 @@ impl<'a> HeaderFields<'a> {
     }
 }
 
-/// Starts a file with magic number and version.
+/// Returns the start of a file: the magic number and the version.
 pub(crate) fn versioned(magic: &[u8]) -> Vec<u8> {
     let mut bytes = magic.to_vec();
     bytes.extend_from_slice(&VERSION.to_le_bytes());
@@ -193,7 +193,7 @@ pub(crate) enum SegmentScan {
 }
 
 /// Scans a whole segment. Passes the records of each valid batch to `apply`, in order. `next` is
-/// the number of records before the segment; the scan adds the records in the segment to it.
+/// the number of records before the segment; the scan adds the number of records in the segment.
 pub(crate) fn scan(
     bytes: &[u8],
     header: &SegmentHeader,

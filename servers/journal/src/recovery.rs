@@ -139,8 +139,8 @@ fn check_records(file: &Path, found: u32, expected: u32) -> Result<(), JournalEr
     })
 }
 
-/// Returns the error for a damaged batch. The error names the later segments, which depend on the
-/// batch.
+/// Returns the error for a damaged batch. The error also names the next segment, if any, because
+/// later segments depend on the batch.
 fn damaged(directory: &JournalDirectory, file: PathBuf, offset: usize) -> JournalError {
     let segments = directory.segments().unwrap_or_default().into_iter();
     let paths = segments.map(|(_, path)| path);

@@ -45,7 +45,7 @@ impl Segment {
     ///
     /// A new file is filled with zeros. Its blocks are then allocated and marked as written, so
     /// that a later `fdatasync` writes only data. After `fallocate`, each `fdatasync` would also
-    /// write metadata. The file gets its name when it is complete and durable.
+    /// write metadata. The file gets its final name when it is complete and durable.
     pub(crate) fn create(
         directory: &JournalDirectory,
         (sequence, bytes): (u64, u64),
@@ -120,7 +120,7 @@ fn reuse(
         return Ok(None);
     }
     rename(old, &directory.new_segment())?;
-    // Otherwise, a crash could leave the old name with the new header.
+    // Without this sync, a crash could leave the old name with the new header.
     directory.sync()?;
     Ok(Some(file))
 }

@@ -195,7 +195,8 @@ pub(crate) fn handoffs(workers: usize) -> (Vec<Handoff>, Vec<UnboundedReceiver<T
 }
 
 /// Hands a connection to the worker with the fewest connections. Returns the connection if no
-/// worker has fewer connections than the worker `from`.
+/// worker has fewer connections than the worker `from`, or if the worker with the fewest
+/// connections no longer accepts any.
 pub(crate) fn hand_over(handoffs: &[Handoff], from: usize, stream: TcpStream) -> Option<TcpStream> {
     let open = |handoff: &Handoff| handoff.open.load(Ordering::Relaxed);
     let own = open(&handoffs[from]);

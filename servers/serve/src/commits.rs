@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn gives_up_on_a_slow_journal_until_it_has_caught_up() {
-        // Nobody asks the journal to write, so it stands still.
+        // Nothing asks the journal to write, so it stores no records.
         let journal = Journal::in_memory(&JournalOptions::default()).unwrap();
         let commits = Commits::new(Duration::from_secs(60));
         commits.listen(&journal);

@@ -227,7 +227,7 @@ impl BarWriter {
         }
     }
 
-    /// Stores a batch durably and returns the ids. After an error, the batch may be stored.
+    /// Stores a batch durably and returns the ids. After an error, the batch may still be stored.
     fn insert(&mut self, batch: &[BarInsert]) -> Result<Vec<i64>, redb::Error> {
         let mut ids = Vec::with_capacity(batch.len());
         // A transaction is durable when `commit` returns (`Durability::Immediate`).

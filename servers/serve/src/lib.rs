@@ -8,7 +8,7 @@
 //! in `bars.rs`, `store_queue.rs`, `embedded_bars.rs` (a database file) and `postgresql/`.
 //!
 //! Invariants: the server does not use the load engine, and all queues and buffers are bounded,
-//! except the list of bars, which grows with their number.
+//! except the list of bars, which grows with the number of bars.
 
 mod accepting;
 mod bars;

@@ -33,7 +33,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(250);
 pub(crate) struct Numbers {
     next: AtomicU64,
     limit: AtomicU64,
-    /// Threshold for waking the reserver, in remaining numbers: half a block.
+    /// The reserver is woken when this many reserved numbers are left: half a block.
     refill: u64,
     /// Whether the last reservation failed.
     failing: AtomicBool,

@@ -29,7 +29,8 @@ pub(crate) fn is_json(headers: &HeaderMap) -> bool {
     media_type.is_some_and(|it| it.trim_ascii().eq_ignore_ascii_case(b"application/json"))
 }
 
-/// Adds the score in a request body, waits until it is durable, and returns the response.
+/// Adds the score in a request body and returns the response. With a journal, first waits until the
+/// score is durable.
 pub(crate) async fn score(worker: &Worker, scores: &SharedScores, body: Bytes) -> HttpResponse {
     let score = match parse(&body) {
         Ok(score) => score,
@@ -115,7 +116,7 @@ pub(crate) enum ScoreFault {
     Failed,
     /// The journal takes too long.
     Slow,
-    /// The oldest response has waited too long. The record was not appended.
+    /// The oldest waiting response has waited too long, so the score was not recorded.
     Overloaded,
 }
 
@@ -128,7 +129,7 @@ impl From<AppendError> for ScoreFault {
     }
 }
 
-/// Number and total of scores.
+/// Number and total of the scores.
 ///
 /// The total is a compensated sum (Neumaier, 1974), so rounding errors do not grow with the number
 /// of scores.

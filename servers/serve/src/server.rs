@@ -128,7 +128,7 @@ fn run(
     drop(stopped);
     if started.is_ok() {
         on_ready();
-        // Waiting only for `shutdown` would hang if all workers have panicked.
+        // Waiting only for `shutdown` would hang if all workers panicked.
         control.block_on(async {
             tokio::select! {
                 () = shutdown => {}

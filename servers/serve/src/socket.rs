@@ -43,8 +43,8 @@ impl ConnectionSocket {
 
     /// Sends the rest of the last response, with the FIN in the same packet if possible.
     ///
-    /// A close also sends the FIN, but if the client has sent more bytes, it sends RST instead and
-    /// discards the rest of the response.
+    /// Closing the socket also sends the FIN. But if unread bytes from the client are left, closing
+    /// sends an RST instead, and discards the rest of the response.
     pub(crate) fn finish(self) {
         // Shutting down fails only if the connection has already ended.
         let _ = match &self.state {

@@ -231,7 +231,7 @@ const SLOT_BYTES: usize = 4096;
 /// Why a state file has no valid slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SlotFault {
-    /// The content is not a state file's record.
+    /// No slot starts with [`MAGIC`].
     Foreign,
     /// A later version wrote the file.
     Version,
@@ -245,7 +245,7 @@ fn parse_slots(content: &[u8]) -> Result<u64, SlotFault> {
     let (first, second) = content.split_at(content.len().min(SLOT_BYTES));
     match (parse(first), parse(second)) {
         (Err(Version), _) | (_, Err(Version)) => Err(Version),
-        // The server crashed between the two writes, or while it wrote a slot.
+        // The server may have crashed between the two writes, or while it was writing a slot.
         (Ok(first), Ok(second)) => Ok(first.max(second)),
         (Ok(next), Err(_)) | (Err(_), Ok(next)) => Ok(next),
         (Err(Foreign), Err(Foreign)) => Err(Foreign),

@@ -29,8 +29,8 @@ pub(crate) struct StoreFault(pub(crate) String);
 pub(crate) type StoreResult<T> = Result<T, StoreFault>;
 
 impl StoreFault {
-    /// Returns the fault of a request that is refused, because the oldest request has waited too
-    /// long or the queue is full. The request never reaches the store.
+    /// Returns the fault for a request that is refused because the oldest request has waited too
+    /// long or the queue is full. Such a request never reaches the store.
     pub(crate) fn overloaded() -> Self {
         StoreFault("the store is overloaded; retry later".to_owned())
     }

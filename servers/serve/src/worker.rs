@@ -88,7 +88,7 @@ impl Worker {
         self.stopping_since.get().is_some()
     }
 
-    /// Stops counting a connection toward the limit.
+    /// Frees a connection's slot, and stops counting the connection for this worker.
     pub(crate) fn release(&self) {
         self.shared.budget.release();
         self.handoff().release();
@@ -166,7 +166,7 @@ impl Worker {
         }
     }
 
-    /// Sends the responses whose records are durable. Ends at once without a journal.
+    /// Sends the responses whose records are durable. Returns immediately if there is no journal.
     async fn attend_commits(self: Rc<Self>) {
         if let Some(journal) = self.shared.scores.as_ref().and_then(SharedScores::journal) {
             self.commits.listen(journal);
@@ -207,8 +207,8 @@ impl Worker {
         }
     }
 
-    /// Accepts connections until `max` is reached, no slot is free, or an error occurs. The error
-    /// is `WouldBlock` if no connection waits.
+    /// Accepts connections until it has accepted `max`, no slot is free, or an error occurs. The
+    /// error is `WouldBlock` if no connection waits.
     fn accept_some(self: &Rc<Self>, listener: &TcpListener, max: usize) -> io::Result<()> {
         let budget = &self.shared.budget;
         for _ in 0..max {

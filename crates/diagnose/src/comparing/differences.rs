@@ -120,7 +120,7 @@ pub(super) fn load(group: &RunGroup<'_>) -> Properties {
     properties
 }
 
-/// Returns the host properties and the version of floodmark.
+/// Returns the properties of the records' hosts, and the versions of floodmark.
 pub(super) fn hosts(records: &[Record]) -> Properties {
     let mut properties = Properties::new();
     for record in records {
@@ -155,7 +155,8 @@ pub(super) fn hosts(records: &[Record]) -> Properties {
     properties
 }
 
-/// Returns notes on bound, incomplete, incorrect and unchecked runs, without the group's name.
+/// Returns notes on runs that were bound by the client, ended early, or have failed or unevaluated
+/// checks. The notes do not contain the group's name.
 pub(super) fn validity_notes(group: &RunGroup<'_>) -> Vec<String> {
     let total = plural(group.runs().count() as u64, "attempt");
     let count = |problem: fn(&Run) -> bool| group.runs().filter(|run| problem(run)).count();

@@ -12,7 +12,7 @@ use floodmark_stats::estimate::CONFIDENCE;
 use super::run_group::{RunGroup, run_groups};
 use crate::text::{plural, show_s};
 
-/// Half-width of a 95 % interval in standard deviations.
+/// Half-width of a 95 % interval of the normal distribution, in standard deviations.
 const Z_95: f64 = 1.959_964;
 
 /// A group's figures, one per server process.
@@ -174,7 +174,7 @@ fn of_capacities(group: &RunGroup<'_>) -> ProcessFigures {
     }
 }
 
-/// Returns the capacity of each trial of a record.
+/// Returns the capacity of each trial in a record.
 #[must_use]
 pub fn trial_capacities(record: &Record) -> Vec<TrialCapacity> {
     let capacity = |group: RunGroup<'_>| {
@@ -194,8 +194,9 @@ pub fn trial_capacities(record: &Record) -> Vec<TrialCapacity> {
         .collect()
 }
 
-/// Returns the interval of the ratio of two capacities, if each side has a single server process.
-/// The interval covers the variation between capacity trials, which is close to log-normal.
+/// Returns the interval for the ratio of two capacities. Returns `None` unless each side has
+/// exactly one server process. The interval covers the variation between capacity trials, which is
+/// close to log-normal.
 pub(super) fn interval_of_ratio(a: &RunGroup<'_>, b: &RunGroup<'_>) -> Option<Interval> {
     let ((per_s_a, range_a), (per_s_b, range_b)) = (a.only_capacity()?, b.only_capacity()?);
     let (range_a, range_b) = (range_a?, range_b?);

@@ -224,7 +224,7 @@ impl<S> Condition<S> {
     }
 
     /// Returns the figures that the condition applies to: those of the whole run, or those of one
-    /// request of its mix. Returns `None` if the mix has no such request.
+    /// request in its mix. Returns `None` if the mix has no such request.
     fn measured<'a>(&self, run: &'a Run) -> Option<&'a dyn Measured> {
         match &self.group {
             None => Some(run),
@@ -288,7 +288,7 @@ impl RunCondition {
     }
 }
 
-/// Ratio of two results, or a bound of its interval.
+/// The ratio of two results, or a bound of the ratio's interval.
 #[derive(Debug, Clone)]
 pub struct RatioSubject {
     /// The compared metric.
@@ -365,13 +365,13 @@ impl ConditionSubject for CapacitySubject {
 }
 
 impl CapacityCondition {
-    /// Evaluates the condition on a capacity. If only a bound of the capacity is known, `met` is
-    /// `None` unless the bound shows whether the condition is met.
+    /// Evaluates the condition on a capacity. If only a bound on the capacity is known, and the
+    /// bound is not enough to decide, `met` is `None`.
     #[must_use]
     pub fn judge(&self, capacity: Option<&CapacityResult>) -> Threshold {
         let number = capacity.and_then(self.subject);
-        // A bound can only confirm conditions whose operator starts with `decisive`. It can only
-        // refute all other conditions.
+        // A bound can confirm a condition only if the operator starts with `decisive`. With any
+        // other operator, the bound can only refute the condition.
         let (sign, decisive) = match capacity.and_then(|capacity| capacity.bound) {
             None => ("", None),
             Some(CapacityBound::Lower) => ("≥ ", Some('>')),
@@ -437,7 +437,7 @@ impl ConditionSubject for ObjectiveSubject {
     }
 }
 
-/// Returns why an objective cannot limit a figure.
+/// Returns why an objective cannot limit a figure, or `None` if it can.
 fn obstacle(figure: Figure) -> Option<&'static str> {
     match (figure, figure.unit()) {
         (_, FigureUnit::Rate) => Some(
@@ -478,7 +478,7 @@ impl Objective {
             }
         };
         let has_ok = measured.is_some_and(|of| of.requests().ok > 0);
-        // Requests that were never sent have no time, but they would have been slow.
+        // Requests that were never sent have no response time, but they would have been slow.
         let requests = &run.requests;
         let unsent = requests.unsent as f64 / requests.intended.max(1) as f64;
         let all_sent = self.time_limit_s().is_none() || unsent <= 1.0 - self.quantile();
@@ -527,7 +527,7 @@ fn good_share(measured: &dyn Measured, deadline: Duration, timeout: Duration) ->
     (known > 0).then(|| good as f64 / known as f64)
 }
 
-/// Checks that all objectives limit different figures, and that all time limits are below
+/// Checks that no two objectives limit the same figure, and that all time limits are below
 /// `timeout`.
 ///
 /// # Errors

@@ -38,7 +38,7 @@ impl SimulatedSearch {
         }
     }
 
-    /// Adds the search to a record, as the process that a tuning run needs next.
+    /// Adds the search to a record, as the measurement of the process that a tuning run needs next.
     fn add(self, record: &mut Record, next: &TuningStep) {
         let threads = next.values["threads"];
         let of_process = |attempt, plan| Run {

@@ -63,7 +63,7 @@ impl MeasuredProcess {
         }
     }
 
-    /// Returns a process whose capacity was searched. The first load of a search uses the closed
+    /// Returns a process whose capacity was searched. The first load of the search uses the closed
     /// model.
     fn of_search(loads: &[&Run], found: Option<&CapacityResult>) -> Self {
         let closed = loads[0];

@@ -25,7 +25,7 @@ use crate::text::show_s;
 /// Settings whose figure is at least this share of the best figure are good enough.
 const ENOUGH: f64 = 0.98;
 
-/// State of a tuning run that only the events contain.
+/// State of a tuning run that is known only from its events.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TuningState {
     /// Settings at which the server failed.
@@ -91,7 +91,7 @@ pub fn judge(
     (tuned, next)
 }
 
-/// Returns the choice of a search that is not complete.
+/// Returns the preliminary choice of an incomplete search.
 fn so_far(search: &Search<'_>, out_of_time_s: Option<f64>) -> Choice {
     let best = search.best();
     let chosen = search.good_settings().into_iter().next();

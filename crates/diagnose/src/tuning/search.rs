@@ -33,15 +33,16 @@ const ROUNDS: [usize; 2] = [3, 5];
 /// of one process can be too high.
 const CERTAIN: f64 = 0.9;
 
-/// Two values of a knob are close if their ratio is at most this number. For most servers, the
-/// figures at close values differ by less than the figures of two processes at the same value.
+/// Two values of a knob are close if the larger is at most this many times the smaller. For most
+/// servers, the figures at close values differ by less than the figures of two processes at the
+/// same value.
 pub(super) const CLOSE: f64 = 1.5;
 
 /// Factor between the values of a coarse sweep.
 const COARSE: f64 = 4.0;
 
-/// Maximum difference between the number of units in use and the value of the knob that sizes the
-/// full pool. Some runtimes run one thread outside the pool.
+/// Maximum difference between a knob's value and the number of units in use at which the knob may
+/// size the full pool. Some runtimes run one thread outside the pool.
 const SPARE_UNITS: f64 = 1.5;
 
 /// A process that the search has used.
@@ -70,7 +71,7 @@ pub(super) struct Search<'a> {
     pub(super) steps: Vec<SearchStep>,
 }
 
-/// A result, or the first process that was not measured, without figures.
+/// A result. The error is the first process that was not measured, without figures.
 type Searched<T> = Result<T, Box<TuningStep>>;
 
 impl<'a> Search<'a> {
@@ -144,7 +145,7 @@ impl<'a> Search<'a> {
                 at = self.raise(knob, at)?;
                 continue;
             }
-            // A pool that was already raised cannot be the only limit.
+            // A pool whose knob was already raised cannot be the only limit, so try another knob.
             let Some(knob) = knobs.iter().find(|knob| !moved.contains(&*knob.name)) else {
                 return Ok(match full {
                     Some(full) => self.pool_limit(full, &at, limit),
@@ -262,10 +263,10 @@ impl<'a> Search<'a> {
         Some((next, format!("between {best} and {above}")))
     }
 
-    /// Returns the largest number of units below the knob's value in `at` that is certainly too
-    /// small. The figure of a setting is at most its throughput. With the other knobs equal,
+    /// Returns the largest number of units that is certainly too small; it is below the knob's
+    /// value in `at`. The figure of a setting is at most its throughput. If only this knob differs,
     /// growing a pool from `n` to `m` units multiplies the throughput by at most `m/n`. If the pool
-    /// of `n` units was full, this also holds if the other knobs differ.
+    /// of `n` units was full, this is true even if the other knobs differ.
     fn too_few(&self, knob: &TunedKnob, at: &KnobValues) -> Option<u64> {
         if knob.sizes == KnobKind::Other {
             return None;
@@ -525,7 +526,8 @@ fn with(values: &KnobValues, knob: &TunedKnob, value: u64) -> KnobValues {
     values
 }
 
-/// Returns a ratio of two settings, and the number of fresh processes of each that confirm it.
+/// Describes the ratio of two settings. `confirmed_by` is the number of fresh processes per setting
+/// that confirm it.
 pub(super) fn tuning_ratio(ratio: &Ratio, confirmed_by: usize) -> TuningRatio {
     TuningRatio {
         ratio: ratio.value(),
@@ -555,7 +557,7 @@ pub(super) fn between(knob: &TunedKnob, low: u64, high: u64) -> Option<u64> {
 }
 
 /// Returns the smallest allowed value that is at least `wanted`, or the largest allowed value if
-/// there is none.
+/// all are smaller.
 pub(super) fn at_least(knob: &TunedKnob, wanted: u64) -> u64 {
     if knob.values.is_empty() {
         wanted.clamp(knob.low, knob.high)
@@ -583,7 +585,8 @@ pub(crate) struct FullPool {
 }
 
 impl FullPool {
-    /// Returns the pool whose units in use are the given step of the verdict's path.
+    /// Returns the pool that the verdict shows to be full. In the verdict's path, the step of kind
+    /// `step` shows the number of units in use.
     pub(crate) fn at(verdict: &Verdict, kind: KnobKind, step: StepKind, is_guess: bool) -> Self {
         let held = verdict.path.iter().find(|of| of.kind == step);
         let held = held.and_then(|step| step.waiting);

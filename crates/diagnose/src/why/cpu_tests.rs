@@ -154,7 +154,7 @@ fn names_the_code_that_takes_most_of_the_cpu_time() {
     let verdict = is(&run, Cause::Compression);
     assert_eq!(path(&verdict), ["cpu server", "compression server"]);
     assert_eq!(verdict.also, [Cause::ServerCpu]);
-    // A smaller share is a cost beside the saturated CPU.
+    // A smaller share is only a cost; the saturated CPU is the cause.
     let mut run = run_with(3.98, 3.8, 0.6);
     run.observations.extend(code(0.0, 0.4));
     let verdict = is(&run, Cause::ServerCpu);

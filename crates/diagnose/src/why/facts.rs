@@ -55,7 +55,7 @@ pub struct RunFacts<'a> {
     pub upstreams: Vec<UpstreamFacts>,
     /// Sessions of a PostgreSQL store.
     pub sessions: Option<DatabaseSessions>,
-    /// What limits the number of requests in service, once it is known.
+    /// What limits the number of requests in service. It is determined when it is first needed.
     pub(super) service: OnceCell<Service>,
 }
 
@@ -140,7 +140,8 @@ impl<'a> RunFacts<'a> {
         bytes.filter(|_| size > 0.0).map(|bytes| bytes / size)
     }
 
-    /// Returns whether most of `requests` wait until the server reads them.
+    /// Returns whether at least half of `requests` (a number of requests) wait for the server to
+    /// read them. Returns `None` if this is unknown.
     pub fn are_unread(&self, requests: f64) -> Option<bool> {
         Some(self.unread()? >= MOST * requests)
     }
@@ -153,8 +154,8 @@ impl<'a> RunFacts<'a> {
         rows.map(|row| row.throughput_per_s).collect()
     }
 
-    /// Names the sources that have no figures about the server, usually because reading them was
-    /// not permitted.
+    /// Names the sources that provided no figures about the server, usually because reading them
+    /// was not permitted.
     pub fn unseen_sources(&self) -> Vec<String> {
         let is_seen = |is: fn(&Metric) -> bool| self.samples.metrics().any(is);
         let blocked = |of: &Metric| {

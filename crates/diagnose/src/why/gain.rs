@@ -12,7 +12,7 @@ use crate::text::percent;
 /// Half-width of a predicted range, as a share of its midpoint.
 const HALF_WIDTH: f64 = 0.15;
 
-/// How the throughput without a cause is predicted.
+/// How to predict what the throughput would be without a cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum GainModel {
     /// No prediction.
@@ -21,8 +21,8 @@ pub(super) enum GainModel {
     MoreConnections,
     /// All requests in flight are in service at once.
     InService,
-    /// Like `InService`. If all threads are always in use, a request takes at most the number of
-    /// threads divided by the throughput.
+    /// Like `InService`, but if all threads are always in use, a request takes at most the number
+    /// of threads divided by the throughput.
     HeldByThreads,
     /// Like `InService`, but even the fastest request may have waited for the lock. The service
     /// time without that wait is between the mean hold time and the shortest service time; the
@@ -76,7 +76,7 @@ pub(super) fn of(facts: &RunFacts<'_>, model: GainModel, path: &[PathStep]) -> O
 }
 
 /// Removes predictions that the measured throughput refutes: upper bounds and predicted ranges
-/// below it. Predictions that are lower only within noise are raised to the measured throughput.
+/// below it. If a prediction is lower by no more than noise, raises it to the measured throughput.
 pub(super) fn not_below_measured(mut verdict: Verdict, measured_per_s: f64) -> Verdict {
     let is_possible = |per_s: f64| per_s >= (1.0 - NOTICEABLE) * measured_per_s;
     let limit = verdict.limit_per_s.filter(|limit| is_possible(*limit));

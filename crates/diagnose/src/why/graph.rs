@@ -15,8 +15,8 @@ use super::thresholds::{CONTENDED, MOST, ONE, RARE, SAME, SPARE, same};
 use crate::text::{per_s, show_idle};
 
 /// Service times agree with a number of threads if the ratio of concurrency to threads is in this
-/// range. The shortest service time is less reliable than thread states: a buffered write, for
-/// example, can be much faster than the others.
+/// range. The range is wide because the shortest service time is less reliable than thread states:
+/// a buffered write, for example, can be much faster than the others.
 const AGREES: std::ops::RangeInclusive<f64> = MOST..=1.0 / MOST;
 
 /// Findings about the requests in service, based on thread waits, service times and writes.
@@ -25,7 +25,7 @@ pub struct Service {
     /// How many of the requests in flight the server works on, as text.
     pub figure: String,
     shown: Shown,
-    /// The accept queue before the limit.
+    /// The accept queue in front of the limit.
     pub accept_queue: Option<AcceptQueueBefore>,
     /// Evidence that was not available.
     pub unseen: Option<String>,
@@ -36,7 +36,7 @@ pub struct Service {
 pub enum Demand {
     /// The number of requests in flight is unknown.
     Unknown,
-    /// The server works on all connections' requests at once.
+    /// The server works on the requests of all connections at once.
     TooLow {
         concurrency: f64,
     },
@@ -48,7 +48,7 @@ enum Shown {
     Limit(Box<ServiceLimit>),
     /// The server delays responses to keep a constant rate.
     Delay,
-    /// No pool, lock or connection.
+    /// No limit was found: no full pool, no lock and no delay.
     Nothing,
     /// The requests do not wait, or what they wait for is not visible.
     NotJudged,
@@ -86,8 +86,8 @@ impl Service {
         let is_closed = !facts.run.plan.is_open();
         let connections = f64::from(facts.run.plan.connections);
         let by_threads = shown_by_threads(facts, in_flight);
-        // If one thread handles requests in batches, their service times include waiting for each
-        // other.
+        // If one thread handles requests in batches, the service time of a request includes the
+        // wait for the other requests in its batch.
         let is_one_thread = by_threads.as_ref().is_some_and(|limit| {
             let mut groups = facts.thread_groups.iter();
             let is_only = |group: &ThreadGroupFacts| is_only_thread(group, facts, in_flight);
@@ -98,7 +98,8 @@ impl Service {
             && !is_one_thread
             && concurrency >= SAME.start() * connections.min(in_flight)
         {
-            // The client's connections may be busy with something else, such as being closed.
+            // Connections without a request in flight may be busy with something else, such as
+            // being closed.
             let demand = if in_flight >= SAME.start() * connections {
                 Demand::TooLow { concurrency }
             } else {
@@ -160,8 +161,8 @@ impl Service {
         }
     }
 
-    /// Returns the candidate if the limit indicates `cause`. Otherwise, the requests in service
-    /// rule out the cause, unless it is not visible what they wait for.
+    /// Returns the candidate if the limit indicates `cause`. Otherwise, rules out the cause, unless
+    /// it is not visible what the requests in service wait for.
     pub fn detect(
         &self,
         cause: Cause,
@@ -192,7 +193,7 @@ pub struct ServiceLimit {
     /// What the requests in service wait for.
     pub resource: PathStep,
     evidence: Option<String>,
-    /// The accept queue, if it holds most of the requests that wait for the limit.
+    /// The accept queue in front of the limit, if it is part of the path (see `behind_queue`).
     queue: Option<PathStep>,
 }
 
@@ -231,8 +232,8 @@ impl ServiceLimit {
         }
     }
 
-    /// Puts the accept queue before the limit if the queue holds most of the requests that wait for
-    /// the limit, or if it belongs to a limit on connections that matters less.
+    /// Adds the accept queue in front of the limit if the queue holds most of the requests that
+    /// wait for the limit, or if the queue is minor but the server also limits connections.
     fn behind_queue(
         self,
         facts: &RunFacts<'_>,
@@ -276,8 +277,9 @@ impl ServiceLimit {
         vec![holder, self.resource.clone()]
     }
 
-    /// Returns the next step: raising the setting whose value is near the number of requests in
-    /// service, if there is one. Settings whose names contain `kind` come first.
+    /// Returns the next step: raise the setting whose value is near the number of requests in
+    /// service, or the limit if no such setting is known. Settings whose names contain `kind` take
+    /// precedence.
     pub fn raise(&self, facts: &RunFacts<'_>, kind: &str) -> String {
         match setting_near(&facts.run.setting, self.held, kind) {
             Some((name, value)) => {
@@ -326,8 +328,8 @@ pub fn show_times(facts: &RunFacts<'_>) -> Option<String> {
     ))
 }
 
-/// Returns a setting whose value is near `concurrency`. Settings whose names contain `kind` come
-/// first.
+/// Returns a setting whose value is near `concurrency`. Settings whose names contain `kind` take
+/// precedence.
 pub fn setting_near<'a>(
     settings: &'a BTreeMap<String, String>,
     concurrency: f64,
@@ -342,8 +344,9 @@ pub fn setting_near<'a>(
     near.find(|(name, _)| name.contains(kind)).or(first)
 }
 
-/// Returns whether the server delays responses to keep a constant rate: on average, it works on
-/// less than one request at a time, its CPU is idle, and it has read the requests.
+/// Returns whether the server delays responses to keep a constant rate. In this case, its
+/// throughput is constant and its CPU is idle. It has read the requests, works on less than one
+/// request at a time on average, and does not wait for an upstream.
 fn are_delayed(facts: &RunFacts<'_>, in_flight: f64) -> bool {
     let is_idle = facts
         .concurrency
@@ -370,7 +373,8 @@ fn accept_queue_before(facts: &RunFacts<'_>, limit: &ServiceLimit) -> Option<Acc
     let closed = sockets(SocketFigure::CloseWait).unwrap_or(0.0);
     let queued = (waiting - closed).max(0.0);
     // The threads of a prefork server accept connections themselves, so they also limit the number
-    // of connections. Otherwise, another thread may wait for a connection to end.
+    // of connections. In other servers, a separate thread may wait for a connection to end before
+    // it accepts the next one.
     let mut groups = facts.thread_groups.iter();
     let may_wait_to_accept = groups.any(|group| {
         limit.group.as_ref() != Some(&group.name) && group.untimed_locks() >= ONE.start
@@ -381,7 +385,7 @@ fn accept_queue_before(facts: &RunFacts<'_>, limit: &ServiceLimit) -> Option<Acc
 }
 
 /// Finds a thread group without idle threads, or a group whose threads wait for a lock that few of
-/// them hold. If several groups are limits, prefers the one that holds most requests.
+/// them hold. If several groups are limits, prefers the one that holds the most requests.
 fn shown_by_threads(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit> {
     let in_service = facts.concurrency.unwrap_or(in_flight);
     let activities: Vec<(&ThreadGroupFacts, Activity)> = working_groups(facts)
@@ -389,8 +393,8 @@ fn shown_by_threads(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit
         .collect();
     let limits = activities.iter().filter_map(|(group, of)| {
         let limit = limit_of(group, of, facts, in_flight)?;
-        // A thread that only sleeps may have nothing to do with the requests. While the only thread
-        // that reads requests sleeps, requests stay unread.
+        // A thread that only sleeps may have nothing to do with the requests. However, if it is the
+        // only thread that reads requests, requests stay unread while it sleeps.
         let sleeps = limit.holder == StepKind::Threads
             && group.workers() < ONE.end
             && limit.resource.kind == StepKind::Timer;
@@ -430,8 +434,8 @@ fn limit_of(
     let is_unread = || facts.are_unread(in_flight) == Some(true);
     let workers = group.workers();
     let awaited = main_resource(&of.awaited);
-    // A thread that sleeps or uses connections may be unrelated to the requests. A connection whose
-    // session waits for a lock is related to them.
+    // A thread that sleeps or uses connections may be unrelated to the requests. It is related to
+    // them if the database session of its connection waits for a lock.
     let sessions = facts.sessions.as_ref();
     let is_locked = sessions.is_some_and(|of| of.waiting_for_locks >= MOST * workers);
     let writes = awaited.as_ref().is_some_and(|step| match step.kind {
@@ -440,7 +444,7 @@ fn limit_of(
         _ => false,
     });
     let is_saturated = of.idle + of.locks <= SPARE * workers;
-    // Enough threads wait to account for the requests that are not in service.
+    // Enough threads must wait for a lock to account for the requests that are not in service.
     let held = of.in_service();
     let all_wait = of.locks >= SAME.start() * (in_flight - held) && of.idle < MOST * workers;
     let is_contended = all_wait && held >= MOST && held * SAME.end() < in_flight;
@@ -492,8 +496,8 @@ fn is_only_thread(group: &ThreadGroupFacts, facts: &RunFacts<'_>, in_flight: f64
     in_flight >= ONE.end && group.workers() < ONE.end && are_others_idle()
 }
 
-/// Replaces permits with the connections that their holders use, if all of these connections are in
-/// use. Threads are also replaced if there are fewer connections than threads.
+/// Replaces permits or a lock with the connections that their holders use, if all of these
+/// connections are in use. Threads are also replaced if there are fewer connections than threads.
 fn connections_in_use(facts: &RunFacts<'_>, limit: ServiceLimit) -> ServiceLimit {
     let requests = [Some(limit.held), facts.concurrency];
     let mut upstreams = facts.upstreams.iter();
@@ -518,8 +522,8 @@ fn connections_in_use(facts: &RunFacts<'_>, limit: ServiceLimit) -> ServiceLimit
     }
 }
 
-/// Finds a file or pipe that only one thread writes to at a time. It may be a different thread each
-/// time, if a runtime moves tasks between threads, as Go does. If most requests wait for a thread
+/// Finds a file or pipe that only one thread writes to at a time. If a runtime moves tasks between
+/// threads, as Go does, it may be a different thread each time. If most requests wait for a thread
 /// to read them, several threads may write at a time.
 fn shown_by_writes(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit> {
     let groups = facts.thread_groups.iter();
@@ -557,7 +561,7 @@ fn shown_by_times(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit> 
         .filter(|requests| *requests >= ONE.start)?;
     let server = facts.server.as_ref()?;
     let on_cpu = server.used + server.runnable.unwrap_or(0.0);
-    // Most requests wait for a response from another process, so the limit is there.
+    // If most requests wait for a response from another process, the limit is in that process.
     let mut upstreams = facts.upstreams.iter();
     let is_elsewhere = upstreams.any(|upstream| {
         let waiting = upstream.waiting;
@@ -597,8 +601,8 @@ fn shown_by_times(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit> 
 }
 
 /// Returns whether a thread group is an exhausted pool. The threads of such a pool work on requests
-/// and do not wait for events. The pool's size, or the number of its threads that wait for a
-/// resource, equals the number of concurrent requests.
+/// and do not wait for events. The number of concurrent requests equals the number of all threads,
+/// of active threads, or of threads that wait for a resource.
 pub fn is_pool(group: &ThreadGroupFacts, concurrency: f64, facts: &RunFacts<'_>) -> bool {
     let in_event_loop = group.blocked_on_kind(WaitKind::Events);
     if !takes_part(group, facts) || in_event_loop >= SPARE * group.threads {
@@ -630,9 +634,9 @@ struct Activity {
 }
 
 impl Activity {
-    /// Divides a group's threads by activity. HotSpot implements pauses as timed locks. Idle
-    /// threads may also wait for timed locks. Waits for timed locks therefore count as pauses only
-    /// if their number does not clearly exceed `in_service`.
+    /// Divides a group's threads by activity. HotSpot implements a pause as a lock wait with a
+    /// timeout. Idle threads may also wait for a lock with a timeout. Such waits therefore count as
+    /// pauses only if their number does not clearly exceed `in_service`.
     fn of(group: &ThreadGroupFacts, facts: &RunFacts<'_>, in_service: f64) -> Self {
         use WaitKind::{Child, ClientWrite, PageFault, PipeRead, PipeWrite, TimedLock, Timer};
         let timed = group.blocked_on_kind(TimedLock);
@@ -687,7 +691,7 @@ impl Activity {
         self.awaited.iter().map(waiting).sum()
     }
 
-    /// Returns the number of threads that use a resource or the CPU.
+    /// Returns the number of threads that wait for a resource, run or are runnable.
     fn in_service(&self) -> f64 {
         self.used() + self.cpu
     }
@@ -713,8 +717,8 @@ fn waiting(step: &PathStep) -> f64 {
 }
 
 /// Returns the resource that most threads wait for. All files count as one resource, named after
-/// the file for which most threads wait. A timer is the result only if twice as many threads wait
-/// for it as for any other resource, because idle threads wait for timers too.
+/// the file for which most threads wait. A timer is the result only if more than twice as many
+/// threads wait for it as for any other resource, because idle threads wait for timers too.
 fn main_resource(steps: &[PathStep]) -> Option<PathStep> {
     let (files, others): (Vec<_>, Vec<_>) =
         (steps.iter().cloned()).partition(|step| step.kind == StepKind::Disk);

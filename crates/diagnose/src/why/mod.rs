@@ -47,8 +47,7 @@ pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
         return Some(gain::not_below_measured(verdict, facts.ok_per_s));
     }
     let interrupted = causes::interruption(&facts);
-    // Means over the time with and without responses, or over a very short run, show neither a
-    // limit nor where requests wait.
+    // Means over an interrupted or very short run show neither a limit nor where requests wait.
     let (ledger, ceilings) = match interrupted {
         None if run.sending_s >= MIN_LENGTH_S => (ledger::of(&facts), ledger::ceilings(&facts)),
         _ => (None, Vec::new()),

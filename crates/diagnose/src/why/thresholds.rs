@@ -3,21 +3,22 @@
 
 use std::ops::{Range, RangeInclusive};
 
-/// Minimum used share of a saturated resource. Threads that limited a server were running or
-/// runnable for 0.975 to 0.998 of the time.
+/// A resource is saturated if at least this share of it is in use. Threads that limited a server
+/// were running or runnable for 0.975 to 0.998 of the time.
 pub(crate) const SATURATED: f64 = 0.9;
 
-/// Minimum share of the main consumer of a resource, and of the place that holds most requests.
-/// True by definition.
+/// Minimum share of a resource that its main consumer uses, and minimum share of requests at the
+/// place that holds most of them. True by definition.
 pub(crate) const MOST: f64 = 0.5;
 
 /// Minimum share of CPUs, threads or time that counts as spare. At full load, Puma left 0.15
 /// of the CPUs idle.
 pub(super) const SPARE: f64 = 0.25;
 
-/// Minimum share of the CPUs that a competitor uses. Also the minimum share of a lock holder's time
-/// that a resource must take to explain why the lock is held, and the minimum ratio of run delay to
-/// CPU time. A client with its own CPU waited for at most 0.06 of its CPU time.
+/// Minimum share of the CPUs that a process uses if it competes for them. Also the minimum share of
+/// a lock holder's time that a resource must take to explain why the lock is held, and the minimum
+/// ratio of run delay to CPU time that indicates competition. A client with its own CPU waited for
+/// at most 0.06 of its CPU time.
 pub(crate) const CONTENDED: f64 = 0.2;
 
 /// Minimum share that affects throughput noticeably. In three of four runs, the rates of the
@@ -41,11 +42,11 @@ pub(super) const ONE: Range<f64> = 0.7..1.5;
 /// more. Fresh connections to servers without such a limit waited for at most 0.04 s.
 pub(super) const LONG_WAIT_S: f64 = 0.1;
 
-/// Range of the time from the first to the last byte with delayed ACKs, in µs. Linux delays an ACK
-/// by at least 40 ms (`TCP_DELACK_MIN`, HZ/25).
+/// Time from the first to the last byte, in µs, that indicates delayed ACKs. Linux delays an ACK by
+/// at least 40 ms (`TCP_DELACK_MIN`, HZ/25).
 pub(super) const DELAYED_ACK_US: Range<f64> = 39_000.0..48_000.0;
 
-/// Minimum number of new connections per request at which connecting takes half of the CPU time. A
+/// Number of new connections per request at which connecting takes about half of the CPU time. A
 /// request on a fresh connection costs five to seven times as much as a request on a kept
 /// connection (docs/peers.md).
 pub(super) const REOPENED: f64 = 0.2;

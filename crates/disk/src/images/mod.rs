@@ -31,7 +31,7 @@ const MAX_REDUCING_STARTS: usize = 200;
 /// An error of the test itself. Failures of the server are part of the report.
 #[derive(Debug, thiserror::Error)]
 pub enum TestError {
-    /// A directory for images cannot be written.
+    /// The directory for the images cannot be written.
     #[error("cannot write {}: {source}; free up disk space, or choose another directory", .path.display())]
     Directory {
         /// The directory.
@@ -87,8 +87,9 @@ pub struct ImageTest<'a, P> {
     pub seed: u64,
     /// Number of servers that run at the same time.
     pub threads: usize,
-    /// Whether the server must start on the image with all effects, and must not return everything
-    /// that it had acknowledged on an image without any effect. Otherwise the test proves nothing.
+    /// Whether to run two controls. On the image with all effects, the server must start. On the
+    /// image without any effect, it must not return everything that it had acknowledged. If it
+    /// fails a control, the test proves nothing.
     pub has_controls: bool,
 }
 
@@ -235,8 +236,8 @@ impl<P: RecoveryProbe> ImageTest<'_, P> {
     }
 }
 
-/// Checks the outcome on the image with all effects before the shutdown. A server that starts, but
-/// lost something, has failed.
+/// Checks the outcome on the image with all effects before the shutdown. A server that starts
+/// passes this control even if it lost something, because the loss is reported as a failure.
 fn check_complete(outcome: ImageOutcome) -> Result<(), TestError> {
     match outcome {
         ImageOutcome::Recovered | ImageOutcome::Lost(_) => Ok(()),
@@ -253,15 +254,15 @@ const SOON: usize = 16;
 /// The crash points of a trace.
 ///
 /// In a trace with an injected error, no points before the error are used, because the test without
-/// errors covers them. Half of the crashes are drawn from the points soon after the error. The next
-/// write can make the lost data durable after all, so a server that ignores the error often loses
-/// data only in a crash before this write.
+/// errors covers them. Half of the crash points are drawn from the first [`SOON`] of the remaining
+/// points. The next write can make the lost data durable after all, so a server that ignores the
+/// error often loses data only in a crash before this write.
 #[derive(Debug)]
 struct CrashPoints {
     all: Vec<u64>,
     soon: usize,
-    /// The last crash point before the server shut down: at or before the end of the last send to
-    /// a TCP peer. The shutdown may remove a file that prevents a restart.
+    /// The last crash point that is not later than the end of the last send to a TCP peer. The
+    /// server shuts down after this point. The shutdown may remove a file that prevents a restart.
     last_answered: u64,
 }
 
@@ -324,7 +325,7 @@ pub struct ImageReport {
 /// An image on which the server failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageFailure {
-    /// Crash point: a position in the trace.
+    /// Crash point, as a position in the trace.
     pub at: u64,
     /// Fates of the effects that were not durable.
     pub fates: Vec<Fate>,

@@ -18,8 +18,8 @@ use crate::probe::RecoveryProbe;
 /// Maximum time until the server accepts connections.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Maximum time to wait for a server to exit after it failed to respond, or because another process
-/// uses its address.
+/// Maximum time to wait for the exit of a server that did not respond, or whose address another
+/// process uses.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Pause between two attempts to connect.
@@ -148,8 +148,8 @@ impl<P: RecoveryProbe> ImageTest<'_, P> {
         check_space(&space).map_err(failed(&space))?;
         let message = fs::read(log).map_err(failed(log))?;
         let message = String::from_utf8_lossy(&message);
-        // Each worker uses a different directory, so messages of equal refusals would contain
-        // different paths.
+        // Each worker uses a different directory, so the messages of otherwise equal refusals would
+        // contain different paths.
         let message = message.replace(&*directory.to_string_lossy(), "{run}");
         Ok(outcome(status, &message))
     }

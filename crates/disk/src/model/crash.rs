@@ -42,7 +42,7 @@ pub enum EffectPart {
     Size,
     /// The data.
     Data {
-        /// Numbers of the 512-byte sectors that may be missing.
+        /// Indexes of the 512-byte sectors that may be missing.
         sectors: Vec<u64>,
     },
 }
@@ -121,7 +121,7 @@ impl<'h> Crash<'h> {
                 size: later.size,
                 any: later.any,
             };
-            // A call that shrinks the file comes before all later data.
+            // If later data is durable, so is an earlier call that shrinks the file.
             let is_durable = self.is_durable(index) || history.shrinks[index] && later.any;
             if is_durable {
                 later.sectors.extend(touched);
@@ -279,7 +279,7 @@ pub enum Fate {
     Kept,
     /// The effect is lost. Later effects on the same name, size or sector are lost too.
     Dropped,
-    /// Only some sectors of the data persist: those whose flags are true. There is one flag per
+    /// Only some sectors of the data persist: those whose flag is true. There is one flag per
     /// sector of the effect.
     Torn(Vec<bool>),
 }

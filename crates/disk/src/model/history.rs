@@ -99,7 +99,7 @@ impl<'t> DiskHistory<'t> {
         }
     }
 
-    /// A change to a name implies all earlier changes to the name.
+    /// If a change to a name is durable, all earlier changes to this name are durable too.
     fn find_durable_entries(&mut self, syncs: &Syncs) {
         let mut required: HashMap<&EntryName, u64> = HashMap::new();
         let trace: &'t Trace = self.trace;
@@ -207,7 +207,8 @@ impl Syncs {
         syncs
     }
 
-    /// Returns the first successful sync that covers a change of a file that ended at a position.
+    /// Returns the first successful sync that covers a change to a file. The change ended at
+    /// position `ended`.
     fn covering(&self, file: FileId, ended: u64) -> Option<SyncSpan> {
         let of_file = self.successful.get(&file).map_or(&[][..], Vec::as_slice);
         [of_file, &self.all]
@@ -238,9 +239,9 @@ fn first_after(syncs: &[SyncSpan], ended: u64) -> Option<SyncSpan> {
 ///
 /// ext4 and XFS write all metadata to one journal in the order of the calls. A sync writes the
 /// journal up to the last metadata change of the synced file, such as its creation, a rename or a
-/// new size (`ext4_fsync_journal`, `xfs_fsync_flush_log`). So it covers all changes to
-/// directories up to this metadata change. If the file was only overwritten in place since then,
-/// the sync may not cover later changes to directories.
+/// new size (`ext4_fsync_journal`, `xfs_fsync_flush_log`). The sync therefore covers all changes to
+/// directories up to this metadata change. If the file has only been overwritten in place since
+/// then, the sync may not cover later changes to directories.
 pub(super) fn durable_from(trace: &Trace, new_size: &[Option<u64>]) -> Vec<u64> {
     let calls = &trace.calls;
     let mut durable_from = vec![NEVER; calls.len()];
@@ -282,7 +283,8 @@ fn key(entry: &EntryName) -> (FileId, &OsStr) {
     (entry.directory, &entry.name)
 }
 
-/// Returns the indexes of the calls that change the metadata of each file and directory, in order.
+/// Returns, for each file and directory, the indexes of the calls that change its metadata, in
+/// order.
 fn metadata_changes(trace: &Trace, new_size: &[Option<u64>]) -> HashMap<FileId, Vec<usize>> {
     let mut files: HashMap<(FileId, &OsStr), FileId> = HashMap::new();
     for (directory, node) in (0..).map(FileId).zip(&trace.base) {

@@ -18,7 +18,7 @@ pub use image::{Image, ImageNode};
 /// Bytes that a disk writes atomically.
 pub(crate) const SECTOR_BYTES: u64 = 512;
 
-/// Returns the numbers of the sectors that a range of bytes touches.
+/// Returns the indexes of the sectors that a range of bytes touches.
 pub(crate) fn sectors(offset: u64, length: usize) -> std::ops::Range<u64> {
     let end = offset.saturating_add(length as u64);
     match length {

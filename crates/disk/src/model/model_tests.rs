@@ -113,8 +113,8 @@ fn images(trace: &Trace, persistence: Persistence) -> BTreeSet<BTreeMap<PathBuf,
     images.collect()
 }
 
-/// Returns all combinations of fates. The bits of a number select each combination: a 0 bit keeps
-/// an effect or sector.
+/// Returns all combinations of fates. Each combination corresponds to an integer, in which a 0 bit
+/// keeps an effect or sector.
 fn combinations(crash: &Crash<'_>) -> impl Iterator<Item = Vec<Fate>> {
     let parts = |effect: &Effect| match &effect.part {
         EffectPart::Data { sectors } => sectors.len(),

@@ -65,7 +65,7 @@ const CHANGING: [libc::c_int; 3] = [libc::O_CREAT, libc::O_TRUNC, TEMPORARY];
 /// The bit of `O_TMPFILE` that is not `O_DIRECTORY`.
 const TEMPORARY: libc::c_int = libc::O_TMPFILE & !libc::O_DIRECTORY;
 
-/// Returns the program that stops the traced process at each followed call, and the program that
+/// Returns two seccomp filters. One stops the traced process at each followed call. The other
 /// denies io_uring and asynchronous I/O with ENOSYS, because the tracer does not see their writes.
 pub(super) fn filters() -> Result<[BpfProgram; 2], BackendError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
@@ -416,7 +416,7 @@ impl Caller<'_> {
         let mut bytes = Vec::new();
         for (address, length) in data.iter().filter(|(_, length)| *length > 0) {
             let length = usize::try_from(*length).unwrap_or(0);
-            // If the memory is not mapped, the call fails or ends early as well.
+            // If the memory is not mapped, the call itself also fails or ends early.
             let part = ptrace::read_memory(self.tid, *address, length).unwrap_or_default();
             bytes.extend_from_slice(&part);
         }

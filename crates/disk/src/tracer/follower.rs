@@ -104,7 +104,8 @@ impl Follower {
         Ok(directory)
     }
 
-    /// Registers a new file. An inode number that was in use before now refers to the new file.
+    /// Registers a new file. If an earlier file had the same inode number, the number now refers to
+    /// the new file.
     fn add(&mut self, metadata: &Metadata) -> FileId {
         let file = FileId(self.next);
         self.next += 1;

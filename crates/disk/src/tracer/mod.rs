@@ -104,7 +104,7 @@ impl FaultKind {
 pub struct DiskFault {
     /// Calls that can fail.
     pub call: FaultyCall,
-    /// Number of the first such call that fails, starting at 1.
+    /// Position of the first failing call among these calls, starting at 1.
     pub first: u64,
     /// Whether all later calls fail too.
     pub is_lasting: bool,
@@ -224,7 +224,7 @@ impl Tracer {
 impl Drop for Tracer {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
-            // SIGKILL cannot be refused for this process's own child.
+            // The kernel never refuses to send SIGKILL to a child of this process.
             let _ = self.signal(Signal::KILL);
             let _ = join(thread);
         }

@@ -9,7 +9,7 @@ use std::{io, mem, ptr};
 /// Process or thread ID.
 pub(super) type Tid = libc::pid_t;
 
-/// The stop of a traced thread.
+/// Why a traced thread stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stopped {
     /// The seccomp filter reported a call, which has not run yet.
@@ -74,8 +74,8 @@ pub(super) fn resume(tid: Tid, signal: i32, stop_at_exit: bool) -> io::Result<()
     }
 }
 
-/// Waits for a change of any thread that the calling thread traces. Returns `None` if there are no
-/// such threads left.
+/// Waits for a change in the state of any thread that the calling thread traces. Returns `None` if
+/// there are no such threads left.
 pub(super) fn wait() -> io::Result<Option<Change>> {
     loop {
         let mut status = 0;

@@ -30,8 +30,8 @@ struct RunningCall {
 struct Injected {
     /// Error number that the call returns.
     error: Option<i32>,
-    /// Third argument as the process passed it, if the call runs with a smaller one. The call does
-    /// not run if there is only an error.
+    /// Third argument that the process passed, if the call runs with a smaller one. If there is an
+    /// error but no length, the call does not run.
     length: Option<u64>,
 }
 
@@ -52,7 +52,8 @@ pub(super) struct Session {
     /// Inode numbers of the sockets whose ports were looked up.
     sockets: HashSet<u64>,
     running: HashMap<Tid, RunningCall>,
-    /// Thread that runs an exclusive call, if any. No other call may change the watched directory.
+    /// Thread that runs an exclusive call, if any. Meanwhile, no other call may change the watched
+    /// directory.
     exclusive: Option<Tid>,
     /// Threads that are stopped at an entry until the exclusive call has returned.
     waiting: VecDeque<Tid>,
@@ -175,8 +176,8 @@ impl Session {
         }
         let change_failed = refused("change a call of the traced process");
         let error = fault.kind.error();
-        // An I/O error can occur after part of the data has been written. A write at the file's
-        // position would then move this position, although the call fails.
+        // An I/O error can occur after part of the data has been written. A failing write at the
+        // file's position would then move this position, so only a write at an offset is partial.
         let is_partial = match fault.kind {
             FaultKind::Short => true,
             FaultKind::InputOutput => calls::offset_argument(call).is_some(),
@@ -205,7 +206,8 @@ impl Session {
             // If the thread was killed, it cannot use the result.
             _ => ptrace::call_result(tid).unwrap_or(-i64::from(libc::EINTR)),
         };
-        // A system call keeps the registers of its arguments, so programs use them again.
+        // System calls preserve the argument registers, so programs rely on their values
+        // afterwards.
         if let Some(length) = length {
             ptrace::set_third_argument(tid, length).map_err(change_failed())?;
         }

@@ -92,7 +92,7 @@ impl Store {
         if method.is_journal() {
             let records = content.chunks_exact(16).map_while(parse);
             store.numbers = records.collect();
-            // Cut a torn record, so that later records follow the last valid one.
+            // Cut off a torn record, so that later records follow the last valid one.
             let length = store.numbers.len() as u64 * 16;
             store.file.set_len(length)?;
             store.sync()?;

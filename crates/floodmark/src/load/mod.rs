@@ -99,8 +99,9 @@ fn fault(args: &LoadArgs) -> &'static RunFault<'static> {
     }
 }
 
-/// Checks that every request named in a condition exists in the mix. Each entry contains the name
-/// of the request, if any, and the text of the condition, which is a value of `flag`.
+/// Checks that every request named in a condition exists in the mix. Each item of `conditions`
+/// contains the name of the request, if any, and the text of the condition, which is a value of
+/// `flag`.
 pub fn check_groups<'a>(
     flag: &str,
     conditions: impl Iterator<Item = (Option<&'a str>, &'a str)>,

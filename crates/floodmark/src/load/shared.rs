@@ -124,7 +124,7 @@ impl SharedArgs {
     }
 
     /// Starts the observer, prepares `count` attempts, and calls `measure`, which runs them and
-    /// records them in the directory. `with` is the observer of --with.
+    /// records them in the directory. `with` is the observer that --with specifies.
     ///
     /// # Errors
     /// The observer cannot be started.
@@ -371,8 +371,8 @@ impl MonitoringArgs {
             .map_err(|e| Ending::usage(format!("--with {e}")))
     }
 
-    /// Starts the observer of --observe, which writes to a file in the result directory. If the
-    /// observer cannot be used, removes the directory, which contains nothing else yet.
+    /// Starts the observer that --observe specifies. It writes to a file in the result directory.
+    /// If the observer cannot be used, removes the directory, which contains nothing else yet.
     pub fn start(
         &self,
         plan: &Plan,
@@ -402,7 +402,8 @@ impl MonitoringArgs {
         })
     }
 
-    /// Returns what to monitor. `remote` is the observer of --with or --observe, if any.
+    /// Returns what to monitor. `remote` is the observer that --with or --observe specifies, if
+    /// any.
     pub fn monitoring<'a>(&self, remote: Option<&'a RemoteObserver>) -> Monitoring<'a> {
         match remote {
             Some(remote) => Monitoring::Remote(remote),
@@ -462,7 +463,7 @@ pub struct AgentsArgs {
 }
 
 impl AgentsArgs {
-    /// Checks that the flags fit together.
+    /// Checks that the flags do not contradict each other.
     ///
     /// # Errors
     /// A flag contradicts another.

@@ -32,8 +32,8 @@ const END_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval between two checks of the stop flag while the agent waits.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Maximum wake-up delay in ns that does not move the start. The load then counts from the agreed
-/// time, and its first requests are late. After a longer delay, the load starts later.
+/// Maximum wake-up delay, in ns, that does not move the start: the load counts from the agreed
+/// time, and its first requests are late. A longer delay moves the start.
 const WAKE_UP_NS: u64 = 2_000_000;
 
 /// Number of kept responses per line.
@@ -154,7 +154,7 @@ fn obey(wall: SteadyClock, stop: &StopFlag, starts: &Sender<i64>) {
     }
 }
 
-/// Waits for the coordinator's start of the next phase. Returns the time of the start on `clock`.
+/// Waits until the coordinator starts the next phase. Returns the start time on `clock`.
 fn await_start(
     clock: &Clock,
     wall: SteadyClock,

@@ -8,7 +8,7 @@ use crate::support::{
     PythonServer, code, finish, floodmark, folded, load, run, signal, start_load, text, valid,
 };
 
-/// Server of items, a set and counters. Arguments: fault, port.
+/// Server that stores items, a set and counters. Arguments: fault, port.
 const SERVER: &str = r#"
 import json, sys, threading, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

@@ -22,7 +22,8 @@ use crate::fold::JoinedRun;
 /// Length of the load over a single connection, which shows the server's times without queues.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// Length of the closed-model load, which shows about which rate the server can sustain.
+/// Length of the closed-model load, which gives a first estimate of the rate that the server can
+/// sustain.
 const CLOSED: Duration = Duration::from_secs(2);
 
 /// Number of requests that show whether the server has recovered from an overload.
@@ -34,13 +35,14 @@ pub const OVERLOAD_S: f64 = 0.5;
 /// Rate of an overload, as a multiple of the capacity.
 pub const OVERLOAD_FACTOR: f64 = 1.5;
 
-/// Time within which a connection is used again, if requests have no time limit.
+/// Minimum mean time between two requests on one connection. It also applies if no objective limits
+/// response times.
 const DEFAULT_REUSE: Duration = Duration::from_millis(100);
 
 /// Minimum number of connections of the open model.
 const FEWEST_CONNECTIONS: f64 = 100.0;
 
-/// Converts a closed-model plan into the load over a single connection.
+/// Converts a closed-model plan into a load over a single connection.
 pub fn idle_load(plan: &Plan) -> Plan {
     let length = Length::Duration(IDLE);
     Plan {
@@ -71,7 +73,7 @@ pub fn closed_load(plan: &Plan) -> Plan {
 }
 
 /// Converts an open-model plan into the load of a trial. Only the last step of the load is judged.
-/// `deadline` separates fast responses from slow ones.
+/// Responses that take longer than `deadline` count as slow; `None` stands for the plan's deadline.
 pub fn trial_load(
     plan: &Plan,
     trial: NextTrial,
@@ -130,8 +132,8 @@ fn spacing(plan: &Plan) -> Spacing {
     }
 }
 
-/// Returns the default number of connections of a search: enough for the requests of ten time
-/// limits, or of 100 ms, whichever is longer, and at most as many as the plan allows.
+/// Returns the default number of connections of a search: enough for the requests sent in ten times
+/// the time limit or in 100 ms, whichever is longer; at least 100, and at most `most`.
 pub fn default_connections(start_per_s: f64, limit_s: Option<f64>, most: u32) -> u32 {
     let reuse_s = limit_s
         .map_or(0.0, |limit_s| 10.0 * limit_s)
@@ -143,17 +145,18 @@ pub fn default_connections(start_per_s: f64, limit_s: Option<f64>, most: u32) ->
 /// Share of the budget that a single trial may use.
 const TRIAL_SHARE: f64 = 1.0 / 40.0;
 
-/// Share of the budget that each load after the search may use.
+/// Maximum judged time of each load after the search, as a share of the budget.
 const LEVEL_SHARE: f64 = 1.0 / 30.0;
 
-/// Minimum length of each load after the search, in seconds. It overrides the share of the budget.
+/// Lower bound on the maximum given by [`LEVEL_SHARE`], in seconds. It applies to small budgets.
 const SHORTEST_LEVEL_S: f64 = 0.5;
 
-/// Minimum response time of a slow request, as a share of the objective's limit. Variation among
-/// much faster responses does not matter.
+/// Minimum response time at which a request can count as slow, as a share of the objective's limit.
+/// Variation among much faster responses does not matter.
 const NEAR_LIMIT: f64 = 0.7;
 
-/// Chooses the lengths of trials and loads, based on the correlation between the requests so far.
+/// Chooses the lengths of trials and of the loads after the search, based on the correlation
+/// between the requests so far.
 pub struct LoadLengths<'a> {
     objectives: &'a [Objective],
     budget: Duration,
@@ -161,7 +164,7 @@ pub struct LoadLengths<'a> {
     is_met_idle: bool,
     /// Parts of the latest trials that passed.
     passed: VecDeque<Vec<TrialRow>>,
-    /// Design effect of an earlier part of the search.
+    /// Design effect before the search was interrupted.
     earlier_effect: Option<f64>,
     /// Response time above which a request counts as slow. At most about a tenth of the requests
     /// exceed it.
@@ -219,7 +222,7 @@ impl<'a> LoadLengths<'a> {
 
     /// Returns the length of a trial. If the budget shortens the trial, also returns the judged
     /// time, in seconds, that would be needed for the required precision. `capacity_per_s` is
-    /// `None` until at least one trial has passed and one has missed.
+    /// `None` until at least one trial has met the objectives and one has missed them.
     pub fn trial(
         &self,
         rate_per_s: f64,
@@ -243,7 +246,7 @@ impl<'a> LoadLengths<'a> {
         let required_s = (required.judged_s > most_s).then_some(required.judged_s);
         let mut length = required.limited(most_s);
         if start == TrialStart::Overload {
-            // Long enough for a healthy server to answer the requests sent during the overload.
+            // Give a healthy server enough time to answer the requests sent during the overload.
             let queue_s = (OVERLOAD_FACTOR - 1.0) * OVERLOAD_S;
             let spare = 1.0 - rate_per_s / capacity_per_s.unwrap_or(rate_per_s);
             length.transient_s += 1.5 * queue_s / spare.max(0.05);
@@ -344,7 +347,7 @@ impl OpenTrial {
 mod tests {
     use super::*;
 
-    /// Returns parts of 1 s with 1,000 requests each. Slow requests come in bursts.
+    /// Returns parts of 1 s with 1,000 requests each. In every tenth part, all requests are slow.
     fn bursts() -> Vec<TrialRow> {
         let row = |i| TrialRow {
             requests: 1_000,

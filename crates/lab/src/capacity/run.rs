@@ -59,10 +59,10 @@ const START_SHARE: f64 = 0.9;
 /// Highest rate to try, as a multiple of the throughput of the closed model.
 const HIGHEST_FACTOR: f64 = 1e3;
 
-/// Maximum wait for the server to recover after a trial that missed.
+/// Maximum time to wait for the server to recover after a trial that missed the objectives.
 const RECOVERY_WAIT: Duration = Duration::from_secs(10);
 
-/// Pause between two looks at whether the server has recovered.
+/// Pause between two checks for the server's recovery.
 const PROBE_PAUSE: Duration = Duration::from_millis(100);
 
 /// Rates of the loads after the search, as shares of the capacity.
@@ -82,7 +82,7 @@ pub struct CapacityRun<'a> {
     pub connections: Option<u32>,
     /// Half-width of the interval at which the search ends, as a share of the capacity.
     pub precision: f64,
-    /// Maximum length of the search without its warm-up, checked by [`check_budget`].
+    /// Maximum length of the search, excluding its warm-up; checked by [`check_budget`].
     pub budget: Duration,
 }
 
@@ -292,7 +292,7 @@ impl CapacitySession<'_, '_> {
         let figures: Vec<_> = self.run.objectives.iter().map(judge).collect();
         let is_met = figures.iter().all(|figure| figure.is_met);
         let cpus = run.client_cpus(self.run.cpus);
-        // Response times that meet the objectives in spite of late requests count.
+        // If the response times meet the objectives in spite of late requests, the trial is valid.
         let fault = test_fault(client_fault(&run, cpus, is_met));
         let outcome = match &fault {
             Some(_) => TrialOutcome::Void,
@@ -403,8 +403,9 @@ impl CapacitySession<'_, '_> {
         Ok(())
     }
 
-    /// Returns whether loads from an overload can be sent and judged. The figures of a mix's
-    /// requests cover a whole load, including the overload.
+    /// Returns whether trials after an overload can be judged. This is impossible if an objective
+    /// applies to one request of a mix, because the figures of such a request cover the whole load,
+    /// including the overload.
     fn can_overload(&self) -> bool {
         self.run.objectives.iter().all(|o| o.group.is_none())
     }

@@ -1,6 +1,6 @@
 //! The searches for the two capacities of a server: one for a load that rises from idle, and one
-//! for a load that falls from an overload. A test decides whether the server recovers from an
-//! overload.
+//! for a load that falls from an overload. The second search runs only if a test shows that the
+//! server does not recover from an overload.
 
 use floodmark_record::capacity::{
     CapacityBound, CapacityKind, CapacityPlan, CapacityResult, CapacityTrial, FallingCapacity,
@@ -31,7 +31,7 @@ pub struct CapacitySearches {
     falling: Option<CapacitySearch>,
     /// Whether to try the server after an overload.
     tries_overload: bool,
-    /// Smallest judged time of a trial, as a share of the required time.
+    /// Smallest ratio of judged to required time among all trials.
     shortest_share: f64,
 }
 
@@ -112,7 +112,8 @@ impl CapacitySearches {
         })
     }
 
-    /// Returns the capacity so far in requests per second, if trials passed and missed.
+    /// Returns the current estimate of the capacity, in requests per second, if trials have met and
+    /// missed the objectives.
     pub fn estimate(&self) -> Option<CapacityEstimate> {
         match self.rising.finding() {
             CapacityFinding::Capacity(found) => Some(found),
@@ -121,7 +122,7 @@ impl CapacitySearches {
         }
     }
 
-    /// Adds the finding of the trials so far to a result that has none.
+    /// Adds the finding from the trials so far to a result that has no finding yet.
     pub fn add_finding(&self, result: &mut CapacityResult) {
         let finding = |search: &CapacitySearch| {
             let finding = search.finding();
@@ -201,7 +202,7 @@ fn add_rising(finding: CapacityFinding, result: &mut CapacityResult) -> Capacity
 }
 
 /// Returns the capacity that the search after an overload found. `lowest_per_s` is the lowest rate
-/// to try.
+/// that the search may try.
 fn falling_capacity(finding: CapacityFinding, lowest_per_s: f64) -> FallingCapacity {
     let (rate_per_s, low, high) = match finding {
         CapacityFinding::Capacity(found) | CapacityFinding::Hysteresis { rising: found, .. } => {
@@ -277,7 +278,7 @@ impl RecoveryTest {
         }
     }
 
-    /// Returns what the trials so far show.
+    /// Returns the decision that the trials so far support.
     pub fn decision(&self) -> RecoveryDecision {
         match self {
             _ if self.has_recovered => RecoveryDecision::Recovered,

@@ -1,8 +1,8 @@
 //! The checks of a disk test: requests to the traced server, and the data that must survive.
 //!
-//! A check of numbered responses determines whether a restarted server has lost requests that it
-//! had acknowledged. The set check determines whether the server has each acknowledged item exactly
-//! once, and no item that was refused or never sent.
+//! A check of the numbers in responses determines whether a restarted server has lost requests that
+//! it had acknowledged. The set check determines whether the server has each acknowledged item
+//! exactly once, and no item that was refused or never sent.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -127,7 +127,7 @@ pub enum NumberCheck {
 }
 
 impl NumberCheck {
-    /// Returns the path of the check's workload.
+    /// Returns the path that the check requests by default.
     #[must_use]
     pub fn default_path(self) -> &'static str {
         match self {
@@ -288,8 +288,8 @@ impl<'a> SetItems<'a> {
         if acknowledged_inserts(&self.acknowledged(&sent)) == 0 {
             return None;
         }
-        // A response after the client's timeout is ignored, because the items may have been read
-        // back before the insert.
+        // Ignore responses after the client's timeout, because the items may have been read back
+        // before such an insert.
         let inserts = self.inserts(&sent, |requests| requests.received);
         match self.run.found.as_ref()? {
             Ok(found) => self.judge(&inserts, found.clone()),
@@ -298,7 +298,7 @@ impl<'a> SetItems<'a> {
     }
 
     /// Returns the inserts with their outcomes. `known` returns how many responses on a connection
-    /// determine outcomes. Later requests on this connection have an unknown outcome.
+    /// are evaluated. Later requests on the connection have an unknown outcome.
     fn inserts(
         &self,
         sent: &BTreeMap<u64, Vec<u8>>,
@@ -327,13 +327,14 @@ impl<'a> SetItems<'a> {
     /// Returns the violations that the found items prove, if any.
     fn judge(&self, inserts: &[KeptOperation], mut found: FoundItems) -> Option<String> {
         let result = check_api(self.check, &mut inserts.to_vec(), &mut found, 0);
-        // If an injected error stopped the server before the first request, nothing is evaluated.
+        // `held` is `None` if nothing was evaluated, for example if an injected error stopped the
+        // server before the first request.
         (result.held == Some(false)).then_some(result.detail)
     }
 }
 
-/// Reads back all items of the set on a server. `sent` is the maximum number of items sent to the
-/// server.
+/// Reads back all items of the set on a server. `sent` is an upper bound on the number of items
+/// sent to the server.
 pub(super) fn read_items(
     server: SocketAddr,
     readback: &Readback,

@@ -1,7 +1,8 @@
 //! Tests a server on the disk states that a power loss can leave, and on failing disks.
 //!
 //! The server runs once under the tracer of `floodmark-disk` while clients send requests. It then
-//! starts on disk states derived from this trace. The same happens with injected disk errors.
+//! starts on disk states derived from this trace. The test then repeats both steps with injected
+//! disk errors.
 
 mod checks;
 mod client;
@@ -140,7 +141,7 @@ impl DiskTest<'_> {
     /// Fails in any of these cases:
     /// - The server cannot be traced, exits, acknowledges nothing, or writes nothing.
     /// - The server violates the check without a power loss, does not start with its complete
-    ///   directory, or passes the check with a directory that lacks its writes.
+    ///   directory, or passes the check with a directory that does not contain its writes.
     /// - A request or the readback in the check is invalid.
     /// - A disk state or the server's output cannot be written.
     pub fn run(&self, stop: &AtomicBool) -> Result<DiskResult, DiskTestError> {
@@ -407,8 +408,8 @@ fn wait_until_ended(tracer: &Tracer) {
     }
 }
 
-/// Returns the faults to inject, with their names. Early calls fail while the server starts, and
-/// later calls fail under load.
+/// Returns the faults to inject, with their names. Some faults affect early calls, while the server
+/// starts. Others affect later calls, under load.
 pub(super) fn faults(trace: &Trace) -> Vec<(String, DiskFault)> {
     let (syncs, writes) = (trace.syncs(), trace.writes());
     let (sync, write) = (FaultyCall::Sync, FaultyCall::Write);

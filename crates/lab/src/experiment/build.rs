@@ -29,7 +29,8 @@ fn parts(trial: &Trial) -> Vec<(String, &ManifestPackage)> {
     if let Some(client) = &trial.client {
         parts.push((format!("client {}", client.package.name), &client.package));
     }
-    // Skip a user's own server, because it may have the same name as a system.
+    // Skip packages that require no programs and have no build, such as a user's own server. Its
+    // name may be that of a system.
     parts.retain(|(_, part)| !part.needs.is_empty() || part.build.is_some());
     parts
 }
@@ -193,7 +194,7 @@ fn add_part(hash: &mut Sha256, bytes: &[u8]) {
     hash.update(bytes);
 }
 
-/// Hashes a file, or all files in a directory in the order of their names.
+/// Hashes a file, or all files in a directory, sorted by name.
 fn add_path(hash: &mut Sha256, path: &Path) -> io::Result<()> {
     add_part(hash, path.as_os_str().as_encoded_bytes());
     if path.is_dir() {

@@ -35,7 +35,8 @@ const VERSION_LIMIT: usize = 60;
 /// Interval between samples of a counter.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Maximum delay of a sample. A later sample would include responses from the next second.
+/// Maximum delay of a sample. With a longer delay, the sample would include too many responses from
+/// the next second.
 const DELAY_LIMIT: Duration = Duration::from_millis(250);
 
 /// An external client that loads a running server.
@@ -236,7 +237,7 @@ fn parse_output(client: &Client, log: &Path) -> Result<PrintedFigures, String> {
 /// grows by one with each response.
 ///
 /// # Errors
-/// The response is missing or not a number.
+/// No response arrives, or its body is not a number.
 fn read_counter(from: &ProcessPlacement, address: SocketAddr, path: &str) -> Result<u64, String> {
     let response = probe::request(from, address, WorkloadRequest::get(path))
         .map_err(|what| format!("GET {path}: {what}"))?;
@@ -252,7 +253,7 @@ fn read_counter(from: &ProcessPlacement, address: SocketAddr, path: &str) -> Res
 #[derive(Debug, Default)]
 struct CounterSamples {
     numbers: Vec<u64>,
-    /// Number of successful samples, including a late sample.
+    /// Number of successful samples, including a last one that was late.
     count: u64,
 }
 
@@ -284,9 +285,9 @@ impl CounterSamples {
         samples
     }
 
-    /// Returns the number of responses in each second, excluding the responses to these samples.
-    /// `before` is the counter's value before the first second. Returns `None` if there are no
-    /// samples.
+    /// Returns the number of responses in each second, excluding the responses to the samples' own
+    /// requests. `before` is the counter's value before the first second. Returns `None` if there
+    /// are no samples.
     fn observation(&self, before: u64, path: &str) -> Option<Observation> {
         let earlier = std::iter::once(&before).chain(&self.numbers);
         let values = self.numbers.iter().zip(earlier);

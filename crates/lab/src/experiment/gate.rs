@@ -1,5 +1,5 @@
-//! Measures pairs of server processes, one after the other or alternately, until a gate decides or
-//! the gate's budget is used up.
+//! Measures pairs of server processes, one after the other or alternately, until the gate reaches a
+//! decision or its budget is used up.
 
 use std::time::{Duration, Instant};
 
@@ -102,7 +102,8 @@ impl RunningExperiment<'_> {
         }
     }
 
-    /// Returns whether the gate has failed or was interrupted.
+    /// Returns whether the gate cannot continue: it was interrupted, its result cannot be written,
+    /// or one of its trials was skipped.
     fn gate_must_stop(&self) -> bool {
         self.must_stop() || !self.left_out.is_empty()
     }
@@ -117,9 +118,9 @@ impl RunningExperiment<'_> {
         })
     }
 
-    /// Starts a process of each trial, and loads both alternately. Before this, each trial without
-    /// a complete run gets an ordinary run, which shows whether the trial's figures are valid and
-    /// how long turns must be.
+    /// Starts a process of each trial, and loads both processes alternately. Before this, each
+    /// trial without a complete run gets an ordinary run, which shows whether the trial's figures
+    /// are valid and how long turns must be.
     ///
     /// # Errors
     /// The events cannot be read.

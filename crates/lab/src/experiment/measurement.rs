@@ -1,5 +1,5 @@
-//! Measures one server process of a trial, checks that server, store and client keep running, and
-//! tests what limited the trial.
+//! Measures one server process of a trial, checks that the server, the store and the client keep
+//! running, and tests the diagnosed limit of the trial.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -67,7 +67,7 @@ struct DoubledProcess {
 }
 
 impl RunningExperiment<'_> {
-    /// Measures one process of a trial, and then perturbs it if the experiment requests proof.
+    /// Measures one process of a trial, and then perturbs it if the experiment requests a proof.
     pub(super) fn measure(&mut self, process: &mut TrialProcess<'_>) -> Option<WorkerFailure> {
         match self.try_measure(process) {
             Ok(failure) => failure,
@@ -199,8 +199,8 @@ impl RunningExperiment<'_> {
         failure
     }
 
-    /// Records a failure if server or store exited under load. Returns whether both are still
-    /// running.
+    /// Records a failure if the server or the store exited under load. Returns whether both are
+    /// still running.
     pub(super) fn check_survivors(&mut self, process: &mut TrialProcess<'_>) -> bool {
         let trial = process.trial;
         let mut survived = true;

@@ -144,8 +144,8 @@ pub struct ExperimentRunner<'a> {
 
 impl ExperimentRunner<'_> {
     /// Runs the experiment and writes its result to a directory. The result of an interrupted
-    /// experiment contains the measurements so far. The experiment ends after the first run that
-    /// cannot write to the directory.
+    /// experiment contains the measurements so far. The experiment ends after the first run whose
+    /// events cannot be written to the directory.
     ///
     /// # Errors
     /// The directory cannot be read, or there is no temporary directory. Failures of workers and

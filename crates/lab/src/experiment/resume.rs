@@ -24,7 +24,7 @@ use crate::run_events::RunEvents;
 pub struct EarlierResult {
     /// Trial and process number of each completely measured server process.
     complete: BTreeSet<(String, u32)>,
-    /// All other runs.
+    /// The runs of all other server processes.
     pub incomplete: Vec<RunId>,
     /// The crash rounds of each trial.
     crash: BTreeMap<String, CrashEvents>,
@@ -33,7 +33,8 @@ pub struct EarlierResult {
 }
 
 impl EarlierResult {
-    /// Reads from a result directory which of the experiment's processes were measured completely.
+    /// Reads a result directory to find out which server processes of the experiment were measured
+    /// completely.
     ///
     /// # Errors
     /// The directory contains no result of this experiment, or the load or the host has changed.
@@ -70,7 +71,8 @@ impl EarlierResult {
         })
     }
 
-    /// Reads the interrupted result of a tuning run. Its trials are those that were measured.
+    /// Reads the interrupted result of a tuning run. Derives the trials from the runs of the
+    /// result: one trial per measured setting.
     ///
     /// # Errors
     /// The same as for [`EarlierResult::read`].

@@ -24,10 +24,10 @@ use crate::probe;
 /// Timeout for connecting to a store.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Prefix of the proxy's first line. The proxy's address follows the prefix.
+/// Prefix of the first line that the proxy prints. The proxy's address follows the prefix.
 pub const LISTENING: &str = "listening on ";
 
-/// Maximum length of the first line, in bytes.
+/// Maximum length of the proxy's first line, in bytes.
 const LINE_LIMIT: usize = 1024;
 
 impl RunningExperiment<'_> {
@@ -244,7 +244,7 @@ impl StoreInstance {
         self.program.as_ref().map(RunningProgram::pid)
     }
 
-    /// Returns the monitoring targets of the store.
+    /// Returns what to monitor of the store.
     pub fn watched(&self, behind: &TrialStore) -> MonitoredStore {
         MonitoredStore {
             name: behind.name().to_owned(),

@@ -1,5 +1,5 @@
 //! Tunes a server: measures one server process after another, each with the setting that the search
-//! needs next.
+//! selects next.
 
 use std::time::{Duration, Instant};
 

@@ -194,9 +194,10 @@ pub struct TuningRequest {
 }
 
 impl Experiment {
-    /// Returns an experiment that tunes one trial. Its only trial has the default setting. It keeps
-    /// the capacity search only if tuning maximizes the capacity. `default_threads` returns the
-    /// default of a knob `threads` whose definition has none.
+    /// Returns an experiment that tunes one trial. Its only trial has the default setting. The
+    /// experiment keeps its capacity search only if tuning maximizes the capacity.
+    /// `default_threads` returns the default value of the knob `threads` if its definition has
+    /// none.
     ///
     /// # Errors
     /// No trial or knob matches the request, or a knob cannot be tuned. The error message is a
@@ -382,7 +383,8 @@ fn has_no_limit(knob: &Knob) -> bool {
     is_open && default.is_none_or(|default| default.0.parse::<u64>().is_ok())
 }
 
-/// Returns the kind of pool whose size a knob sets, as its definition states or its name suggests.
+/// Returns the kind of pool whose size a knob sets. If the knob's definition does not state the
+/// kind, infers it from the knob's name.
 fn kind(name: &str, knob: &Knob) -> KnobKind {
     let has = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
     knob.sizes.unwrap_or(match () {

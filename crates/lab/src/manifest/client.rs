@@ -388,8 +388,9 @@ struct ClientFigure {
 impl ClientFigures {
     /// Reads the figures from a client's output.
     ///
-    /// The number of responses is missing, or a figure is not a number. The error message continues
-    /// a sentence that starts with the client's name.
+    /// # Errors
+    /// The number of responses is missing or 0, or a figure is not a number. The error message
+    /// continues a sentence that starts with the client's name.
     pub fn read(&self, output: &str) -> Result<PrintedFigures, String> {
         let read = |figure: Option<&ClientFigure>, name| match figure {
             Some(figure) => figure.read(output, name),

@@ -261,7 +261,7 @@ pub(super) fn names(trials: &[Trial]) -> Vec<String> {
     trials.iter().map(|trial| trial.name.clone()).collect()
 }
 
-/// Checks that a part of each name is known.
+/// Checks that the part of each name that `part` selects is in `known`.
 fn checked_names(
     file: &TomlFile,
     names: Option<Located<Vec<String>>>,

@@ -83,8 +83,8 @@ pub(super) fn embedded_root(path: &str) -> Option<Result<PathBuf, String>> {
     is_embedded.then(|| bundle::unpack().map_err(|error| error.to_string()))
 }
 
-/// Returns the names for which NAME + `suffix` is a file in one of the directories, or an embedded
-/// file below the directory `embedded`.
+/// Returns each NAME for which the file NAME + `suffix` exists in one of the directories, or as an
+/// embedded file below the directory `embedded`.
 pub(super) fn known_names(places: &[PathBuf], embedded: &str, suffix: &str) -> BTreeSet<String> {
     let paths = bundle::paths();
     let names = paths.iter().filter_map(|path| {

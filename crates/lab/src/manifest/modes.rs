@@ -46,12 +46,13 @@ pub(super) struct CrashSection {
     signal: CrashSignal,
     /// Whether to start the process again. Must be true. Default: true.
     restart: Option<Located<bool>>,
-    /// Time of the signal after the start of the load: "random", a duration, or a range such as
-    /// "200ms-1s". Each round draws its time from the range. Default: "random", from 500ms to 2s.
+    /// Time from the start of the load to the signal: "random", a duration, or a range such as
+    /// "200ms-1s". Each round uses a random time from the range. Default: "random", from 500ms to
+    /// 2s.
     at: Option<CrashTime>,
 }
 
-/// Checks the crash rounds of an experiment.
+/// Checks and returns the settings of an experiment's crash rounds.
 pub(super) fn crash_settings(
     file: &TomlFile,
     section: &Located<CrashSection>,
@@ -214,7 +215,7 @@ pub(super) struct GateSection {
     baseline: Option<Located<Name>>,
     /// Metric to compare. Default: throughput.
     metric: Option<Located<ComparedMetric>>,
-    /// Smallest degradation that the gate must find, such as "5%". Default: 5%.
+    /// Smallest degradation that the gate must detect, such as "5%". Default: 5%.
     margin: Option<Percentage>,
     /// Time limit, excluding builds. Default: 90s.
     budget: Option<PositiveDuration>,

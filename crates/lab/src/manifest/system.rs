@@ -1,5 +1,5 @@
 //! Reads `system.toml` and `store.toml`. They define how to build and start a server or a database,
-//! and which settings it has. Also defines the `store` of a trial.
+//! and which settings it has. Also reads the key `store` of a trial.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;

@@ -1,5 +1,5 @@
-//! Reads trials and sweeps. A trial defines a server and its load. A sweep is one trial per
-//! combination of knob values.
+//! Reads trials and sweeps. A trial defines a server and its load. A sweep consists of one trial
+//! per combination of knob values.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

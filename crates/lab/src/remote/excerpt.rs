@@ -19,7 +19,7 @@ const SERIES_LIMIT: usize = 3_600;
 /// The part of an observation that covers one attempt.
 pub struct Excerpt<'a> {
     file: &'a ObserverFile,
-    /// Start of the measurement within the attempt, in ms.
+    /// Start of the measurement, in ms from the start of the attempt.
     measured_from_ms: Option<u64>,
     /// End of the attempt, in ms on the clock of the attempt's own series.
     end_ms: f64,

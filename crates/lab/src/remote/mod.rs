@@ -1,4 +1,4 @@
-//! Adds observations of the server's host, made by `floodmark observe`, to a run. The offset
+//! Adds the observations that `floodmark observe` made on the server's host to a run. The offset
 //! between the clocks of the two hosts is computed from readings of these clocks.
 
 use std::cell::RefCell;
@@ -182,7 +182,8 @@ fn error_us(clock: &ClockReading, host: &str) -> Result<u64, String> {
     })
 }
 
-/// Converts a reading of `clock` in ns to the time in ms that series use.
+/// Returns when the series of `clock` began, in ms. `ns` is the reading of the monotonic clock or
+/// of the wall clock in `clock`, and the result is a time on that clock.
 fn start_ms(clock: &ClockReading, ns: u64) -> f64 {
     // Nanoseconds since 1970 need 61 bits and an `f64` has 53, so the result is exact to 256 ns.
     ns as f64 / 1e6 - clock.at_ms
@@ -230,7 +231,7 @@ mod alignment_tests {
     fn uses_synchronized_wall_clocks_on_two_hosts() {
         let local = clock(1_000.0, 6_000, UNIX_MS);
         let mut remote = clock(6_100.0, 900_000, UNIX_MS + 200);
-        // If the boot ids are equal, only the monotonic clock reveals the time namespace.
+        // If the boot IDs are equal, only the monotonic times show that the clocks differ.
         for boot_id in [None, Some("b".to_owned()), Some("a".to_owned())] {
             remote.boot_id = boot_id;
             let alignment = align(&local, &remote, None).unwrap();

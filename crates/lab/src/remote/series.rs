@@ -145,9 +145,9 @@ pub fn rounded(value: f64) -> f64 {
 /// Maximum number of threads listed by name in a record.
 const NAMED: usize = 16;
 
-/// Sums the CPU time of threads over `seconds`, each weighted by its share. `used` is the user and
-/// system CPU time of all processes, in seconds. CPU time that no named thread used is attributed
-/// to the other threads.
+/// Sums the CPU time of threads over `seconds`. Each second is weighted by its share. `used` is the
+/// user and system CPU time of all processes, in seconds. CPU time that no named thread used is
+/// attributed to the other threads.
 pub fn sum<'a>(
     seconds: impl IntoIterator<Item = (&'a ObservedSecond, f64)>,
     used: (f64, f64),

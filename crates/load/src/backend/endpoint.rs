@@ -16,8 +16,8 @@ use crate::clock::Ns;
 use crate::usage::result;
 
 /// Converts addresses to their kernel representation.
-/// The result is boxed, so that the addresses do not move before the kernel has read them: it reads
-/// an address only when the connect is submitted.
+/// The result is boxed so that the addresses do not move: the kernel reads an address only when the
+/// connect is submitted.
 ///
 /// # Errors
 /// Fails if a unix socket's path, including its terminator, exceeds 108 bytes (`unix(7)`).
@@ -81,12 +81,12 @@ pub(super) fn fire_when_due() -> io::Result<()> {
 /// retry costs one system call.
 const AGAIN_NS: Ns = 1_000_000;
 
-/// Slots that wait for space in the accept queue of a unix socket, in order.
+/// Slots whose connect waits for space in the accept queue of a unix socket, longest wait first.
 ///
-/// For TCP, the kernel retries such a connect. For a non-blocking unix socket, the kernel returns
-/// EAGAIN and never reports that the queue has space (`unix(7)`), so the backend retries
-/// periodically. Each attempt to open a connection adds at most one entry. The next retry removes
-/// the entries of closed slots.
+/// If the accept queue of a TCP socket is full, the kernel itself retries the connect. For a
+/// non-blocking unix socket, the kernel returns EAGAIN and never reports that the queue has space
+/// (`unix(7)`), so the backend retries periodically. Each attempt to open a connection adds at most
+/// one entry. The next retry removes the entries of closed slots.
 #[derive(Default)]
 pub(super) struct FullQueue {
     waiting: VecDeque<(Slot, u32)>,

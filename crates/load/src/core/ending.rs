@@ -18,8 +18,8 @@ use crate::kept_responses::{MAX_KEPT, NotOkBodies, body_in};
 
 /// Maximum time, in ns, to wait for the server to close a connection after the last response.
 /// Servers that close connections at all do so within milliseconds, unless they are overloaded. If
-/// the server leaves the first connection open, the client closes later connections at once, as a
-/// client must after `Connection: close` (RFC 9112, section 9.6).
+/// the server does not close the first connection in this time, the client closes later connections
+/// at once, as a client must after `Connection: close` (RFC 9112, section 9.6).
 const CLOSE_GRACE: Ns = 200_000_000;
 
 /// Minimum age, in ns, at which an unfinished TLS handshake counts as failed when the run ends.
@@ -29,7 +29,7 @@ impl Core {
     pub(super) fn received(&mut self, slot: Slot, data: &[u8], at: Option<Ns>, now: Ns) {
         let connection = &mut self.connections[slot as usize];
         let group = connection.moments.pick.group;
-        // If the timestamp is outside `sent..=now`, the wall clock was changed.
+        // If the timestamp is outside `sent..=now`, the wall clock was changed. Use `now` instead.
         let sent = connection.moments.sent;
         let at = at.filter(|at| (sent..=now).contains(at)).unwrap_or(now);
         self.recorder.received(group, data.len());
@@ -99,7 +99,8 @@ impl Core {
                 if !is_out_of_step {
                     return self.go_on(slot, response.keep_alive, now);
                 }
-                // The response counts, as it would if the extra bytes were in a later segment.
+                // The response still counts, as it would if the extra bytes had arrived in a later
+                // segment.
                 let error = if response.keep_alive {
                     ReadError::Unsolicited
                 } else {
@@ -122,9 +123,9 @@ impl Core {
         self.responded(slot, status, unread, now, now);
     }
 
-    /// Classifies and counts a complete response that arrived at `at`. If its body was not
-    /// collected, `unread` contains the whole response, or is empty if the start of the response
-    /// was read earlier.
+    /// Classifies and counts a complete response that arrived at `at`. `unread` is `None` if the
+    /// body was collected. Otherwise, `unread` contains the whole response, or is empty if an
+    /// earlier read returned the start of the response.
     fn responded(&mut self, slot: Slot, status: u16, unread: Option<&[u8]>, at: Ns, now: Ns) {
         let connection = &mut self.connections[slot as usize];
         let body = if connection.body.is_empty() {
@@ -168,7 +169,7 @@ impl Core {
     fn go_on(&mut self, slot: Slot, keep_alive: bool, now: Ns) {
         let connection = &mut self.connections[slot as usize];
         let used_up = self.uses.is_some_and(|n| connection.used >= n);
-        // The plan may require that the server closes first, even after a long time.
+        // The plan may require the server to close first. The client then waits up to the timeout.
         let required = self.uses.is_some() && self.close_first == CloseFirst::Server;
         if used_up && !required {
             self.shut(slot, self.close_first, now);

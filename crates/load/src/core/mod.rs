@@ -344,7 +344,7 @@ impl Core {
         }
     }
 
-    /// Returns this thread's totals for the worker's last event.
+    /// Returns this thread's totals for the worker's final event.
     pub fn end(&self) -> WorkerEnd {
         let counts = |by_name: &BTreeMap<&'static str, u64>| {
             let owned = by_name.iter().map(|(name, n)| ((*name).to_owned(), *n));

@@ -350,7 +350,7 @@ impl Core {
         }
     }
 
-    /// Opens connections in advance at the configured pace.
+    /// Opens connections in advance, as fast as the pace allows.
     pub(super) fn open_ahead(&mut self, now: Ns) {
         while self.missing() > 0
             && (self.preparing || self.opens_left > 0)
@@ -379,7 +379,8 @@ impl Core {
 
     /// Records that a connection attempt failed with the error `name`. `began` is the start of the
     /// attempt.
-    /// Before the clock starts, each connection is attempted once. Later failures cause a pause.
+    /// Before the clock starts, the failure is only counted, because each connection is attempted
+    /// once. Afterwards, the failure causes a pause.
     pub(super) fn count_unopened(&mut self, name: &'static str, began: Ns, now: Ns) {
         if !self.preparing {
             self.ahead.pace.failed(began, now);
@@ -414,26 +415,26 @@ const UNDER_WAY: u64 = 500;
 /// Minimum number of connections opened per second over all threads, regardless of drops.
 const LEAST_PER_S: u64 = 100;
 
-/// Minimum duration in ns of a handshake that was dropped. Linux retries a dropped handshake after
-/// 1 s (RFC 6298, section 2).
+/// Duration in ns from which a handshake is considered dropped. Linux retries a dropped handshake
+/// after 1 s (RFC 6298, section 2).
 const DROPPED_NS: Ns = 900_000_000;
 
 /// The first and the longest pause in ns after a failed connection. Each pause is twice as long as
-/// the previous pause.
+/// the previous one, up to the longest.
 const RESTS: (Ns, Ns) = (10_000_000, NS_PER_S);
 
-/// Limits the pace at which one thread opens connections to its share of the total pace (leaky
-/// bucket).
+/// Limits one thread to its share of the total pace at which connections are opened (leaky bucket).
 ///
 /// A server accepts a limited number of connections at a time. Further connections wait in its
 /// accept queue. If the queue is full, Linux drops handshakes, and retries all of them together a
-/// second later. So connections are opened evenly, a few at a time, and more slowly after a drop.
+/// second later. Therefore, connections are opened evenly, a few at a time, and more slowly after a
+/// drop.
 #[derive(Debug)]
 pub struct OpeningPace {
     /// Time between connections.
     gap: Ns,
     longest_gap: Ns,
-    /// Maximum time in ns that a connection may be opened ahead of `due`.
+    /// Maximum time in ns by which a connection may be opened before `due`.
     ahead: Ns,
     /// Time at which the next connection is due if connections are opened evenly.
     due: Ns,

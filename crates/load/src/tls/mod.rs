@@ -29,8 +29,8 @@ use crate::failure::TlsFailure;
 
 pub use self::config::{Tls, TlsError};
 
-/// Initial capacity in bytes for received data: one read from a backend and the partial record
-/// before it.
+/// Initial capacity in bytes for received data: one read from the inner backend, and the partial
+/// record left from the previous read.
 const RECEIVED: usize = 96 * 1024;
 
 /// A backend whose connections are protected by TLS.
@@ -58,22 +58,22 @@ pub struct Secured<B> {
     /// Timestamp of the last received bytes.
     stamped: Option<Ns>,
     usage: TlsUse,
-    /// Connections whose server has sent close_notify, in two lists: those from before the last
-    /// wait, and those since then.
+    /// Connections on which the server has sent close_notify, in two lists: before the last wait,
+    /// and since then.
     leaving: (Vec<Slot>, Vec<Slot>),
 }
 
 #[derive(Default)]
 struct TlsSlot {
-    /// The TLS connection. `None` during the TCP handshake and after the end of the connection,
-    /// when completions are ignored.
+    /// The TLS connection. `None` during the TCP handshake, and after the connection has ended.
+    /// Completions after the end are ignored.
     connection: Option<Box<TlsConnection>>,
     /// Whether a request is sent directly after the handshake.
     carries: bool,
 }
 
 impl<B: IoBackend> Secured<B> {
-    /// Wraps `inner`, and protects its connections as configured for one load thread.
+    /// Wraps `inner` and encrypts its connections, using a TLS configuration for one load thread.
     pub fn new(clock: Clock, inner: B, tls: &Tls) -> Self {
         Secured {
             clock,
@@ -90,7 +90,7 @@ impl<B: IoBackend> Secured<B> {
         }
     }
 
-    /// Passes the bytes from `records` to the inner backend.
+    /// Passes the bytes that `records` returns to the inner backend.
     fn send_records(&mut self, slot: Slot, records: impl FnOnce(&mut TlsConnection) -> Vec<u8>) {
         if let Some(connection) = &mut self.slots[slot as usize].connection {
             let bytes = records(connection);
@@ -131,7 +131,7 @@ impl<B: IoBackend> Secured<B> {
             .push_back(Completion::ConnectFailed { slot, error });
     }
 
-    /// Handles the result of bytes received during a handshake.
+    /// Handles the result of processing bytes that arrived during a handshake.
     fn handle_handshake(&mut self, slot: Slot, received: Result<(), TlsFailure>) {
         let entry = &mut self.slots[slot as usize];
         let Some(connection) = &mut entry.connection else {
@@ -157,7 +157,7 @@ impl<B: IoBackend> Secured<B> {
         }
     }
 
-    /// Handles the result of bytes received after the handshake.
+    /// Handles the result of decrypting bytes that arrived after the handshake.
     fn handle_data(&mut self, slot: Slot, received: Result<(), TlsFailure>) {
         if !self.plain.is_empty() {
             let (data, at) = (&[], self.stamped);
@@ -182,7 +182,7 @@ impl<B: IoBackend> Secured<B> {
         if !connection.is_established {
             return self.refuse(slot, TlsFailure::closed_in_handshake(error));
         }
-        // If the server has sent close_notify, the connection has ended properly in any case.
+        // After the server's close_notify, the end is orderly even if there is an error.
         let event = if connection.has_ended {
             Completion::Ended { slot }
         } else {
@@ -194,8 +194,9 @@ impl<B: IoBackend> Secured<B> {
     }
 
     /// Replies to a server's close_notify if the connection is still open one iteration later.
-    /// Such a server may be waiting for the reply. Most servers close immediately: a reply would
-    /// reach a closed socket, and the server would have no TIME_WAIT.
+    /// Such a server may be waiting for the reply. Most servers close immediately. A reply would
+    /// then reach a closed socket, and the resulting reset would keep the server's side from
+    /// entering TIME_WAIT.
     fn close_leaving(&mut self) {
         let (due, recent) = &mut self.leaving;
         std::mem::swap(due, recent);

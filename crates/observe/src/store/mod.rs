@@ -31,17 +31,17 @@ const MIN_STEP: Duration = Duration::from_millis(250);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Maximum wait for a response after the run has ended.
+/// Maximum time to wait for a response after the run has ended.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Maximum CPU share of the queries on this host. The interval and size of the queries limit their
-/// cost in the store.
+/// Maximum share of a CPU that the queries may use on this host. Their interval and size limit
+/// their cost in the store.
 const SHARE: f64 = 0.003;
 
 /// Maximum length of a store's values in JSON, in characters.
 pub(crate) const MAX_JSON_LENGTH: usize = 700_000;
 
-/// Handle of the thread.
+/// Handle of the thread that queries the store.
 pub(crate) struct StoreMonitor {
     /// Dropping the sender stops the thread.
     stop_sender: Sender<()>,

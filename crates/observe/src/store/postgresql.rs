@@ -73,7 +73,7 @@ pub(super) fn open(target: &StoreTarget, samples: &mut Samples) -> io::Result<()
     };
     let mut events = Vec::new();
     let always = ALWAYS.map(Metric::Postgresql).into();
-    // A wait is visible only while it lasts.
+    // Query as often as permitted, because a wait is visible only while it lasts.
     samples.add(SOURCE, (MIN_STEP, SHARE), always, move |figures| {
         add_rows(figures, &mut events, session.query()?);
         Ok(())

@@ -20,17 +20,17 @@ const HEIGHT: f64 = 500.0;
 /// Edges of the plot area.
 const LEFT: f64 = 112.0;
 
-/// Right edge. The margin leaves room for half of the last label below the x axis.
+/// Right edge of the plot area. The space beyond it holds half of the last label below the x axis.
 const RIGHT: f64 = WIDTH - 60.0;
 
 const TOP: f64 = 20.0;
 
 const BOTTOM: f64 = HEIGHT - 46.0;
 
-/// Width beside the plot area in which points at its edges are drawn.
+/// Width of the strips on both sides of the plot area into which points at its edges extend.
 const MARGIN: f64 = 10.0;
 
-/// Mean character width of a label below the x axis.
+/// Mean character width of a label below the x axis, in drawing units.
 const TICK_CHARACTER: f64 = 15.5;
 
 /// Number of characters of a label that fit into half of the plot area.
@@ -125,7 +125,7 @@ fn svg(chart: &Chart) -> Markup {
             @for (at, label) in spaced(&labels) {
                 text.x x=(at) y=(BOTTOM + 34.0) { (label) }
             }
-            // Clips what the script moves out of the plot area.
+            // This nested SVG clips what the script moves out of the plot area.
             svg x=(LEFT - MARGIN) width=(RIGHT - LEFT + 2.0 * MARGIN) height=(HEIGHT)
                 viewBox={ (LEFT - MARGIN) " 0 " (RIGHT - LEFT + 2.0 * MARGIN) " " (HEIGHT) } {
                 @for (from, to) in &chart.shades {
@@ -199,7 +199,7 @@ fn upright_label(at: f64, below: f64, mark: &ChartMark) -> Markup {
     html! { text.label x=(at) y=(TOP + below) text-anchor=(anchor) { (Harmless(&label)) } }
 }
 
-/// Returns the first band with each label.
+/// Returns a mark for each distinct label, at the start of the first band with this label.
 fn one_per_label(chart: &Chart) -> Vec<ChartMark> {
     let mut marks: Vec<ChartMark> = Vec::new();
     for band in &chart.bands {
@@ -210,8 +210,8 @@ fn one_per_label(chart: &Chart) -> Vec<ChartMark> {
     marks
 }
 
-/// Returns the upper edge of each piece of an area, from the lowest area to the highest. All areas
-/// of a chart have the same pieces.
+/// Returns the upper edge of each piece of each area, starting with the lowest area. All areas of a
+/// chart have the same pieces.
 fn stacked(chart: &Chart) -> Vec<(Vec<(f64, f64)>, &Curve)> {
     let is_area = |curve: &&Curve| matches!(curve.role, CurveRole::Area(_));
     let areas: Vec<&Curve> = chart.curves.iter().filter(is_area).collect();

@@ -24,12 +24,12 @@ use crate::plain::{self, Harmless};
 pub use crate::model::chart::DamagedHistogram;
 pub use crate::model::page::ComparedRuns;
 
-/// Maximum length, in characters, of row names that do not wrap on wide screens.
+/// Maximum length, in characters, of a row name that stays on one line on wide screens.
 const LONGEST_NAME: usize = 40;
 
 const STYLE: &str = include_str!("style.css");
 
-/// Enhances the charts.
+/// Script that enhances the charts.
 const SCRIPT: &str = include_str!("script.js");
 
 /// Content security policy. It prevents even unescaped content of a record from running scripts or

@@ -22,7 +22,8 @@ use super::figures::{
 };
 use super::{process_use, summary, verdict};
 
-/// Maximum scatter up to which intervals are reliable, as a share. Longer trials scatter less.
+/// Maximum scatter, as a share of the capacity, at which intervals are reliable. Above it, a note
+/// recommends longer trials, which scatter less.
 const MOST_SCATTER: f64 = 0.04;
 
 /// Maximum budget that a note recommends, in minutes.
@@ -161,7 +162,8 @@ fn failure(record: &Record, result: &CapacityResult) -> Vec<TextLine> {
     let misses = trials
         .filter(|trial| trial.outcome == TrialOutcome::Miss && trial.start == TrialStart::Idle);
     let nearest = |trial: &&CapacityTrial| (trial.rate_per_s / (1.05 * per_s)).ln().abs();
-    // A single trial may miss below the capacity. A capacity that falls is below its first value.
+    // Prefer trials at or above the lower end of the interval, because a single trial may miss
+    // below it. If the capacity fell during the search, consider all trials equally.
     let lowest = match result.finding {
         CapacityKind::NotStationary => 0.0,
         _ => result.low.unwrap_or(per_s),
@@ -206,7 +208,7 @@ fn missed(trial: &CapacityTrial) -> String {
     )
 }
 
-/// Returns the loads at rates around the capacity, in ascending order.
+/// Returns the loads at rates around the capacity, in ascending order of their rates.
 fn open_runs(record: &Record) -> impl DoubleEndedIterator<Item = &Run> {
     record.runs.iter().filter(|run| run.plan.is_open())
 }
@@ -220,7 +222,7 @@ fn levels(record: &Record, result: &CapacityResult) -> Option<Table> {
     Table::of(rows, "").captioned("load").not_empty()
 }
 
-/// Returns the search that sent a run, if a search sent it.
+/// Returns the search to which a run belongs, or `None` if it belongs to no search.
 pub(crate) fn of_run<'a>(record: &'a Record, run: &Run) -> Option<&'a CapacityResult> {
     searches(record).find(|found| found.trial == run.trial && found.process == run.process)
 }
@@ -234,7 +236,8 @@ pub(crate) fn run_name(found: &CapacityResult, run: &Run) -> String {
     }
 }
 
-/// Names a load by its share of the capacity.
+/// Names an open-model load by its share of the capacity, and a closed-model load by its number of
+/// connections.
 pub(crate) fn load_name(run: &Run, capacity_per_s: f64) -> String {
     match run.plan.rate_per_s() {
         Some(per_s) => format!("{:.0} %", 100.0 * per_s / capacity_per_s),
@@ -267,7 +270,7 @@ fn notes(result: &CapacityResult) -> Vec<TextLine> {
     notes.map(|note| line("note", note)).collect()
 }
 
-/// Says how many of the trials that missed had slow CPUs.
+/// Says how many of the trials that missed an objective ran while the server's CPUs were slow.
 pub(crate) fn disturbances<'a>(
     results: impl IntoIterator<Item = &'a CapacityResult>,
 ) -> Option<String> {
@@ -505,11 +508,11 @@ fn so_far(result: &CapacityResult) -> String {
 /// Load whose response time the table shows, as a share of the capacity.
 const MODERATE: f64 = 0.8;
 
-/// Maximum difference between a load's actual and its nominal share of the capacity. Rates are not
-/// rounded.
+/// Maximum difference between a load's actual and nominal share of the capacity. Rates are not
+/// rounded, so the actual difference is small.
 const TOLERANCE: f64 = 0.01;
 
-/// Adds a table of the trials, and what limits them above their capacity.
+/// Adds a table of the trials' capacities, and states what limits each trial above its capacity.
 pub(crate) fn add_trial_capacities(blocks: &mut Blocks, record: &Record) {
     let experiment = record.experiment.as_ref();
     let Some(goal) = experiment.and_then(|asked| asked.capacity.as_ref()) else {
@@ -685,8 +688,8 @@ pub(crate) fn charts(record: &Record, result: &CapacityResult) -> Vec<Chart> {
     ]
 }
 
-/// Returns a chart of p99 by offered rate for an experiment's trials, from the first server process
-/// of each trial. Returns `None` without open-model loads.
+/// Returns a chart of p99 by offered rate, with a curve for the first server process of each trial.
+/// Returns `None` if there are no open-model loads.
 pub(crate) fn trial_charts(record: &Record) -> Option<Chart> {
     let trials = record.trial_capacities.iter().take(MAX_CURVES);
     let curves = trials.enumerate().map(|(i, trial)| {

@@ -61,7 +61,7 @@ pub(crate) struct ConditionCase {
     /// Operations that explain the outcome, one per line.
     pub(crate) history: Vec<String>,
     /// Length of the measurement in seconds. Only the case of a run has a length, so that the
-    /// lengths of a suite add up.
+    /// lengths in a suite add up.
     pub(crate) time_s: f64,
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn of_record(record: &Record, fault: &RunFault<'_>) -> Vec<CaseSuite>
         suites.tolerate();
     }
     suites.add_unmeasured(record);
-    // A tuning run continues if a setting fails.
+    // A tuning run continues after a setting has failed, so its result is valid despite the errors.
     if record.tuning.as_ref().is_some_and(|of| of.chosen.is_some()) {
         suites.tolerate();
     }
@@ -406,7 +406,7 @@ fn tuned(tuning: &Tuning) -> ConditionCase {
     ConditionCase::new("tuning", outcome, &tuning.why_ended)
 }
 
-/// Returns the decision of a gate.
+/// Returns the case for the decision of a gate.
 fn gated(gate: &GateResult) -> ConditionCase {
     let outcome = match gate.decision {
         GateDecision::Passed => CaseOutcome::Passed,

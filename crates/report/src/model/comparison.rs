@@ -295,7 +295,7 @@ pub(crate) fn range(low: f64, high: f64) -> String {
     format!("{} – {}", show_ratio(low), show_ratio(high))
 }
 
-/// Metrics that are shown for each step, with their column headings.
+/// Metrics that are shown for each step of a ladder, with their column headings.
 const COSTS: [(ComparedMetric, &str); 4] = [
     (ComparedMetric::Throughput, "ok/s"),
     (ComparedMetric::P50, "p50"),

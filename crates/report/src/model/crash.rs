@@ -91,7 +91,7 @@ fn cells(trial: &CrashResult) -> Vec<ColumnCell> {
     ]
 }
 
-/// Returns the losses of all trials, for the page. The first loss of a trial has its history.
+/// Returns the losses of all trials, for the page. The first loss of a trial includes its history.
 pub(crate) fn losses(trials: &[CrashResult]) -> Vec<TextLine> {
     let mut lines = Vec::new();
     for trial in trials {

@@ -135,13 +135,13 @@ pub(crate) fn gathered<N: Ord + Clone + Borrow<str>, T: IntoIterator<Item = Stri
 /// Detail level of a column or row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Detail {
-    /// Everywhere.
+    /// Shown everywhere.
     Essential,
-    /// Only if there is enough room.
+    /// Shown only if there is enough room.
     Roomy,
-    /// Only on the page.
+    /// Shown only on the page.
     Page,
-    /// In no document, only in `floodmark report --format`.
+    /// Shown in no document, only by `floodmark report --format`.
     Tables,
 }
 

@@ -9,7 +9,7 @@ use floodmark_record::units::{show_bytes, show_count};
 use super::document::{TextLine, gathered, line};
 use super::figures::{count_of, duration, joined, settings};
 
-/// Adds host, placements and versions.
+/// Returns the lines about host, placements and versions.
 pub(crate) fn lines(record: &Record) -> Vec<TextLine> {
     let host = &record.environment;
     let model = host.cpu_model.as_ref().map(|model| format!(", {model}"));
@@ -34,7 +34,7 @@ pub(crate) fn lines(record: &Record) -> Vec<TextLine> {
     lines
 }
 
-/// Adds the limits and kernel settings of the host.
+/// Returns the limits and kernel settings of the host.
 pub(crate) fn host_settings(record: &Record) -> Vec<TextLine> {
     let host = &record.environment;
     let limits = host.limits.iter();

@@ -155,8 +155,8 @@ fn log_lines(runs: &TrialRuns<'_>) -> Vec<TextLine> {
     found.collect()
 }
 
-/// Returns one reason for each status of a trial that is not valid, and the reasons why runs ended
-/// early.
+/// For each trial, returns one reason for each status other than valid, and the reasons why its
+/// runs ended early.
 fn reasons(record: &Record) -> Vec<TextLine> {
     let mut known: Vec<(&str, Span)> = Vec::new();
     let mut lines = Vec::new();
@@ -180,8 +180,8 @@ fn reasons(record: &Record) -> Vec<TextLine> {
     lines
 }
 
-/// Returns the first violation in each trial and the first check in each trial that was not
-/// evaluated. One more line lists the trials in which the check always held.
+/// For each trial, returns the first violated check and the first check that was not evaluated. For
+/// each check, another line lists the trials in which it always held.
 fn checks(trials: &[(&str, TrialRuns<'_>)]) -> Vec<TextLine> {
     let mut held: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let mut lines = Vec::new();

@@ -18,7 +18,7 @@ pub(crate) fn optional(figure: Option<f64>, show: impl Fn(f64) -> String) -> Str
 }
 
 /// Formats a statistic of `times` in microseconds. A percentile among timed-out requests is shown
-/// as above the timeout.
+/// as a lower bound: `> 5 s`.
 pub(crate) fn time(us: Option<f64>, times: &Times, plan: &Plan) -> String {
     match us {
         Some(0.0) => "0".to_owned(),
@@ -86,7 +86,7 @@ pub fn share(part: u64, whole: u64) -> String {
     glue(&text)
 }
 
-/// Formats whole percent; smaller values become `< 1 %`.
+/// Formats a percentage without decimals. Positive values below 0.5 become `< 1 %`.
 pub(crate) fn percent(percent: f64) -> String {
     match percent {
         p if p > 0.0 && p < 0.5 => glue("< 1 %"),

@@ -141,7 +141,7 @@ pub(crate) fn table(gate: &GateResult) -> Table {
     Table::of(rows, "").captioned("pair")
 }
 
-/// Minimum distance between the ratios and the ends of the y axis.
+/// Distance between the outermost ratios and the ends of the y axis.
 const PADDING: f64 = 0.05;
 
 /// Returns a chart of the ratio of each pair, and of the bounds of the interval after each pair.
@@ -164,7 +164,8 @@ pub(crate) fn chart(gate: &GateResult) -> Option<Chart> {
         bound(1, "upper bound", |pair| Some(pair.interval.as_ref()?.high)),
         Curve::dots(color, "pair", points(|pair| Some(pair.ratio()))),
     ];
-    // Fit the y axis to the ratios, because early intervals are much wider than their spread.
+    // Fit the y axis to the ratios, because early intervals are much wider than the range of the
+    // ratios.
     let worse = gate.rules.ratio_at(gate.rules.margin);
     let ratios = gate.pairs.iter().map(GatePair::ratio);
     let within = ratios.filter(|y| drawable(*y)).chain([1.0, worse]);

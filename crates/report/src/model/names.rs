@@ -22,7 +22,8 @@ pub(crate) struct NamedRun<'a> {
     pub(crate) name: String,
 }
 
-/// Groups the runs of a record by load, and names each run by what distinguishes it.
+/// Groups the runs of a record by load, and names each run by what distinguishes it from the
+/// others.
 pub(crate) fn named(record: &Record) -> Vec<NamedRun<'_>> {
     type NamePart = fn(&Run) -> String;
     let runs = &record.runs;

@@ -101,7 +101,7 @@ pub(crate) fn lines(runs: &[&Run]) -> Vec<TextLine> {
     lines
 }
 
-/// Returns the body of the first response with each status that was not ok.
+/// For each status that was not ok, returns the body of the first response.
 pub(crate) fn bodies(runs: &[&Run]) -> Vec<TextLine> {
     let mut first: BTreeMap<u16, &str> = BTreeMap::new();
     for response in runs.iter().flat_map(|run| &run.not_ok_responses) {

@@ -51,7 +51,7 @@ fn loaders(threads: &[ThreadUsage]) -> Vec<&ThreadUsage> {
     threads.iter().filter(load).collect()
 }
 
-/// Returns the range, over the load threads, of the share of time on a CPU, such as
+/// Returns the smallest and largest share of time that a load thread spent on a CPU:
 /// `40 % to 81 %`. Returns `None` if it was not measured.
 pub(crate) fn busy_range(threads: &[ThreadUsage]) -> Option<String> {
     let loaders = loaders(threads);
@@ -113,7 +113,7 @@ fn processes(used: &Server) -> String {
     format!("{}{which}, peak memory {memory}", glue(&seen.name))
 }
 
-/// Returns the CPU time per request of each role over several attempts.
+/// For each role, returns the range of the CPU time per request over several attempts.
 pub(crate) fn ranges(runs: &[Run]) -> Vec<TextLine> {
     type Cpu = fn(&Run) -> Option<f64>;
     let roles: [(&str, Cpu); 3] = [
@@ -179,7 +179,7 @@ pub(crate) fn external_client(run: &Run) -> Vec<TextLine> {
     lines
 }
 
-/// Maximum number of agents in the summary. A longer list is summarized in one line.
+/// Maximum number of agents that the summary lists. More agents are described in one line.
 const MAX_SHOWN: usize = 8;
 
 /// Maximum number of agents in a table that the page shows expanded.

@@ -1,5 +1,5 @@
-//! Lines about one run: how the run ended, throughput, validity, checks and notes; and the tables
-//! of its times, its steps and the requests of its mix.
+//! Lines about one run: how the run ended, throughput, validity, checks and notes; and tables of
+//! its times, steps and requests.
 
 use floodmark_record::Record;
 use floodmark_record::events::EndReason;
@@ -268,11 +268,11 @@ fn remote_host(remote: &RemoteObservation) -> String {
     format!("server host ({cpus}) monitored by floodmark observe; {clock}, ± {error}{but}")
 }
 
-/// Minimum p99 of blocked time that a terminal shows, in microseconds.
+/// A terminal shows the blocked time if its p99 exceeds this value, in microseconds.
 const BLOCKED_MATTERS_US: f64 = 1_000.0;
 
-/// Minimum p99 of lateness that a terminal shows, in microseconds. This is a tenth of the lateness
-/// that can invalidate a run.
+/// A terminal shows the lateness if its p99 exceeds this value, in microseconds. This is a tenth of
+/// the lateness that can invalidate a run.
 const LATENESS_MATTERS_US: f64 = 100.0;
 
 /// Returns a table of the times, or `None` if nothing was timed.
@@ -337,7 +337,7 @@ fn time_cells(times: &Times, plan: &Plan) -> Vec<ColumnCell> {
     ]
 }
 
-/// Returns the response-time cells of the tables of runs, steps and requests.
+/// Returns the response-time cells for tables of runs, steps and requests.
 pub(crate) fn response_times(times: &Times, plan: &Plan) -> [ColumnCell; 7] {
     let cell = |name, head, detail, us| time_cell(name, head, us, (times, plan)).at(detail);
     [
@@ -351,7 +351,7 @@ pub(crate) fn response_times(times: &Times, plan: &Plan) -> [ColumnCell; 7] {
     ]
 }
 
-/// Returns the service-time cells of the tables of runs and requests.
+/// Returns the service-time cells for tables of runs and requests.
 pub(crate) fn service_times(times: &Times) -> [ColumnCell; 2] {
     [
         data("service_p50_us", times.p50),
@@ -446,7 +446,8 @@ fn step_cells(run: &Run, step: &StepFigures) -> Vec<ColumnCell> {
 
 /// Returns the cells that name a run in tables for programs.
 pub(crate) fn name_cells(run: &Run) -> Vec<ColumnCell> {
-    // A trial's name contains its system and its settings.
+    // Documents show the system only for runs without a trial, because a trial's name contains the
+    // system and its settings.
     let system = match run.trial {
         Some(_) => data("system", &run.system),
         None => text_cell("system", "system", &run.system),

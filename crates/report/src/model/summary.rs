@@ -27,8 +27,7 @@ pub(crate) fn document(record: &Record, next: Option<&str>) -> Blocks {
         1 => (next, None),
         _ => (None, next),
     };
-    // `overall` covers all runs of a record, so the attempts show it only if there is a single
-    // load.
+    // `overall` covers all runs of a record, so it is shown only if there is a single load.
     let overall = record.overall.as_ref().filter(|_| loads.len() == 1);
     for (i, runs) in loads.into_iter().enumerate() {
         if i > 0 {
@@ -74,7 +73,7 @@ fn add_run(blocks: &mut Blocks, run: &Run, next: Option<&str>) {
     blocks.lines(run::notes(run));
 }
 
-/// `fail-if   p99 > 50 ms – failed: 60 ms`.
+/// Returns the result of a threshold: `fail-if   p99 > 50 ms – failed: 60 ms`.
 pub(crate) fn threshold(threshold: &Threshold) -> TextLine {
     let result = match threshold.met {
         Some(true) => Emphasis::Bad.span("– failed:"),

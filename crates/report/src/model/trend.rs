@@ -62,7 +62,7 @@ impl PageContent {
             tables.tables([results(series, ON_PAGE)]);
         }
         let names = report.series.iter().map(|series| series.name.clone());
-        // A result can contain several trials.
+        // A result with several trials occurs in several series, but counts once.
         let mut all: Vec<TrendResult> = Vec::new();
         for result in report.series.iter().flat_map(|series| &series.results) {
             if all.iter().all(|known| known.name != result.name) {

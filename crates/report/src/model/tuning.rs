@@ -27,7 +27,7 @@ const INTERVALS: &str = "; 95 % intervals within the server process";
 const FRONTIER: &str = "no other setting has both a higher throughput and a lower p99; differences below 2 % do \
     not count";
 
-/// Relative difference at which two figures count as equal.
+/// Maximum relative difference at which two figures count as equal.
 const SAME: f64 = 0.02;
 
 /// Relative half-width above which an interval is too wide to tell settings apart.
@@ -193,7 +193,7 @@ fn frontier(tuning: &Tuning) -> Option<Table> {
     });
     let rows = on_frontier.iter();
     let rows = rows.map(|one| (setting(&one.values), setting_cells(tuning, one)));
-    // Settings with equal throughputs trade nothing.
+    // If the throughputs are nearly equal, no setting trades throughput for p99.
     let ends = on_frontier.first().zip(on_frontier.last());
     let trades = ends.is_some_and(|(highest, lowest)| {
         let enough = highest.figure_per_s.map(|highest| highest * (1.0 - SAME));
@@ -215,7 +215,8 @@ pub fn tuning_step(step: &TuningStep) -> String {
         (None, Some(note)) => format!("none ({note})"),
         (None, None) => "failed".to_owned(),
     };
-    // Repeated measurements of a setting usually have the same limit.
+    // Show the limit only for the first process, because other processes usually have the same
+    // limit.
     let is_first = step.process == 1;
     let limit = step.cause.zip(step.limit.as_ref()).filter(|_| is_first);
     let limit = limit.map(|(cause, limit)| format!(" – {cause}: {limit}"));
@@ -415,7 +416,7 @@ fn missing(tuning: &Tuning) -> impl Iterator<Item = String> {
     })
 }
 
-/// States that the chosen setting's processes differ too much to tell settings apart.
+/// States that the chosen setting's interval is too wide to tell settings apart.
 fn uncertainty(tuning: &Tuning, of: &TunedFigure) -> Option<String> {
     let chosen = chosen(tuning)?;
     let (figure, interval) = chosen.figure_per_s.zip(chosen.interval.as_ref())?;

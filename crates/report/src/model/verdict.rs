@@ -1,5 +1,5 @@
-//! Verdicts: cause, evidence and next step, followed by causes ruled out and the number of
-//! requests in each place.
+//! Verdicts: cause, evidence and next step, followed by causes ruled out and the number of requests
+//! at each place.
 
 use floodmark_record::run::Run;
 use floodmark_record::verdict::{Confidence, Tested, Verdict};

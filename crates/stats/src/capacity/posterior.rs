@@ -1,9 +1,9 @@
 //! Posterior distribution of the capacity, given the outcomes of trials.
 //!
-//! A trial at rate r passes with probability λ + (1 − 2λ) Φ((ln C − ln r) / s). Φ is the normal
-//! distribution, C is the capacity, and s is the scatter: the standard deviation of the
-//! capacity from trial to trial. C and s are unknown, so the posterior covers a grid of both. The
-//! lapse rate λ keeps one odd outcome from excluding the true capacity.
+//! A trial at rate r passes with probability λ + (1 − 2λ) Φ((ln C − ln r) / s). Φ is the standard
+//! normal distribution function, C is the capacity, and s is the scatter: the standard deviation of
+//! the capacity from trial to trial. C and s are unknown, so the posterior covers a grid of both.
+//! The lapse rate λ keeps one odd outcome from excluding the true capacity.
 //!
 //! [`Models`] contains three explanations of the outcomes: a constant capacity, hysteresis and
 //! drift. Hysteresis or drift is preferred to a constant capacity only if its Bayes factor is at
@@ -292,17 +292,18 @@ impl Entropy {
     }
 }
 
-/// Minimum Bayes factor at which another model is reported. The probability of a false alarm is at
-/// most 1 % for each model.
+/// Minimum Bayes factor at which hysteresis or drift is reported instead of a constant capacity.
+/// The probability of a false alarm is at most 1 % for each model.
 const DECISIVE: f64 = 100.0;
 
-/// Minimum Bayes factor of another model at which the search continues instead of ending.
+/// The search continues while the Bayes factor of hysteresis or drift is at least this number but
+/// below [`DECISIVE`].
 const DOUBTFUL: f64 = 3.0;
 
 /// Differences between the capacities before and after an overload, in grid steps: 4 to 63 %.
 const GAPS: [i32; 8] = [20, 35, 55, 80, 120, 180, 300, 500];
 
-/// Changes of the capacity per trial, as a difference of logarithms.
+/// Possible changes of the capacity from one trial to the next, as differences of logarithms.
 const DRIFTS: [f64; 12] = [
     -0.024, -0.012, -0.006, -0.003, -0.0015, -0.0008, 0.0008, 0.0015, 0.003, 0.006, 0.012, 0.024,
 ];
@@ -313,7 +314,8 @@ pub(super) struct JudgedTrial {
     /// Position of the rate in the grid.
     pub(super) rate: i32,
     pub(super) evidence: TrialEvidence,
-    /// Whether the previous trial missed, so that the server may still be overloaded.
+    /// Whether the previous trial missed its objectives, in which case the server may still be
+    /// overloaded.
     pub(super) is_after_miss: bool,
 }
 
@@ -333,11 +335,11 @@ pub(super) enum CapacityModel {
 pub(super) struct Models {
     /// Posterior of a single capacity, given all trials.
     pub(super) constant: Posterior,
-    /// Posterior given the first trial and the trials after a pass.
+    /// Posterior given the first trial and the trials that follow a passed trial.
     rising: Posterior,
-    /// Posterior given the trials after a miss.
+    /// Posterior given the trials that follow a missed trial.
     falling: Posterior,
-    /// For each of the [`GAPS`], the posterior of the capacity after a pass.
+    /// For each of the [`GAPS`], the posterior of the capacity that applies after a passed trial.
     gaps: Vec<Posterior>,
     /// For each of the [`DRIFTS`], the posterior of the capacity at the first trial.
     drifts: Vec<Posterior>,
@@ -345,7 +347,7 @@ pub(super) struct Models {
 }
 
 impl Models {
-    /// Returns the models for capacities between two positions, given the trials so far.
+    /// Returns the models for capacities between two grid positions, given the trials so far.
     pub(super) fn new(lowest: i32, highest: i32, trials: &[JudgedTrial]) -> Self {
         let prior = Posterior::uniform(lowest, highest);
         let mut models = Models {
@@ -383,12 +385,12 @@ impl Models {
         self.trials += 1;
     }
 
-    /// Returns the posterior of the capacity when the load rises from idle, under hysteresis.
+    /// Returns the posterior, under hysteresis, of the capacity for a load that rises from idle.
     pub(super) fn rising(&self) -> Posterior {
         self.rising.with_scatter_of(&self.falling)
     }
 
-    /// Returns the posterior of the capacity after an overload, under hysteresis.
+    /// Returns the posterior, under hysteresis, of the capacity after an overload.
     pub(super) fn falling(&self) -> Posterior {
         self.falling.with_scatter_of(&self.rising)
     }
@@ -425,7 +427,7 @@ impl Models {
         }
     }
 
-    /// Returns the positions of the capacity at the first and at the last trial, under drift.
+    /// Returns the grid positions of the capacity at the first and at the last trial, under drift.
     pub(super) fn first_and_last(&self) -> (f64, f64) {
         let by_evidence = self.drifts.iter().zip(DRIFTS);
         let best = by_evidence.max_by(|a, b| a.0.log_evidence.total_cmp(&b.0.log_evidence));
@@ -437,7 +439,7 @@ impl Models {
     }
 }
 
-/// Returns the logarithm of the mean evidence of equally probable variants.
+/// Returns the logarithm of the mean evidence for a model whose variants are equally probable.
 fn log_mean_evidence(variants: &[Posterior]) -> f64 {
     let logs = || variants.iter().map(|variant| variant.log_evidence);
     let most = logs().fold(f64::NEG_INFINITY, f64::max);

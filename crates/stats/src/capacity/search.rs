@@ -32,9 +32,9 @@ const TAIL: f64 = 0.02;
 /// Fresh trials at each bound of an interval.
 const CONFIRMATIONS: usize = 2;
 
-/// Number of consecutive trials after which the outcomes must indicate drift before the search ends
-/// with this finding. A disturbance of the host that lasts for a few trials looks like drift only
-/// temporarily.
+/// The search ends with the finding of drift only if the outcomes so far indicate drift after each
+/// of this many consecutive trials. A disturbance of the host that lasts for a few trials looks
+/// like drift only temporarily.
 const DRIFT_TRIALS: usize = 3;
 
 /// Maximum difference between a rate to confirm and the rate of the trial, in grid steps. A client

@@ -1,5 +1,5 @@
-//! The required length of a trial, which depends on the correlation of requests that queue behind
-//! each other, and the detection of slow server CPUs during a trial.
+//! The required length of a trial, and the detection of slow server CPUs during a trial. The length
+//! depends on the correlation of requests that queue behind each other.
 
 use std::collections::BTreeMap;
 
@@ -124,9 +124,9 @@ pub fn trial_length(rate_per_s: f64, quantile: f64, design_effect: f64) -> Trial
 /// the standard deviation of the capacity from trial to trial, as a share.
 ///
 /// At the capacity, a trial is expected to have `k` independent requests above the percentile (see
-/// [`INDEPENDENT_MISSES`]). Across trials, the relative standard deviation of their share is
-/// 1/√k, and that of the capacity is `scatter`. A relative change in the share therefore
-/// corresponds to a change in the rate that is scatter · √k times as large.
+/// [`INDEPENDENT_MISSES`]). Across trials, the share of requests above the percentile has a
+/// relative standard deviation of 1/√k, and the capacity has one of `scatter`. A relative change in
+/// the share therefore corresponds to a change in the rate that is scatter · √k times as large.
 pub(super) fn overestimate(share: f64, scatter: f64) -> f64 {
     if share >= 1.0 {
         return 1.0;
@@ -135,7 +135,7 @@ pub(super) fn overestimate(share: f64, scatter: f64) -> f64 {
     (1.0 + 0.5 / k).powf(scatter * k.sqrt())
 }
 
-/// A CPU is slow if the work takes more than this factor times its usual time.
+/// A CPU is slow if the work takes more than this many times as long as usual.
 const SLOW_FACTOR: f64 = 1.1;
 
 /// Quantile that defines the usual time: first over the samples of each load, then over the loads.
@@ -145,7 +145,8 @@ const USUAL_QUANTILE: f64 = 0.25;
 /// The usual speed of each CPU, measured as the time of a fixed piece of work.
 #[derive(Debug, Clone, Default)]
 pub struct UsualCpuSpeed {
-    /// Usual time of the work in each load (its [`USUAL_QUANTILE`]), by CPU.
+    /// For each CPU, the usual time of the work in each load (the [`USUAL_QUANTILE`] of the
+    /// samples).
     loads: BTreeMap<u32, Vec<f64>>,
 }
 
@@ -250,7 +251,7 @@ mod tests {
         assert!((rare.judged_s - 5.0).abs() < 1e-9, "{rare:?}");
     }
 
-    /// A load of 100 samples on one CPU, of which `slow` are slower by `factor`.
+    /// Returns the samples of a load on one CPU. `slow` of the 100 samples are slower by `factor`.
     fn load(slow: usize, factor: f64) -> impl Iterator<Item = (u32, f64)> {
         (0..100).map(move |i| (3, if i < slow { 2_000.0 * factor } else { 2_000.0 }))
     }

@@ -1,5 +1,5 @@
-//! `cargo xtask capacity`: counts how often the capacity search finds the capacity of servers whose
-//! capacity is known.
+//! `cargo xtask capacity`: counts how often the capacity search is right for servers whose capacity
+//! is known.
 
 mod real;
 mod servers;
@@ -26,21 +26,21 @@ const LOWEST_PER_S: f64 = 1.0;
 /// Default number of searches per server.
 const SEARCHES: u64 = 2000;
 
-/// Minimum number of searches for a judgment. With fewer, the share varies by chance by more than
-/// 1.4 %.
+/// Minimum number of searches per server for which the targets are judged. With fewer searches, the
+/// share of right results would vary by more than 1.4 % by chance.
 const FEWEST_SEARCHES: u64 = 1000;
 
-/// Minimum share of intervals that contain the capacity, and of right verdicts.
+/// Minimum share of right results: intervals that contain the capacity, and right verdicts.
 const LEAST_COVERAGE: f64 = 0.93;
 
-/// Maximum median number of trials.
+/// Maximum for the median number of trials per search.
 const MOST_TRIALS: f64 = 40.0;
 
 /// Maximum length of a trial in seconds, without its transient.
 const LONGEST_TRIAL_S: f64 = 60.0;
 
-/// Range of the first rate, as a share of the speed: the throughput of the closed model is usually
-/// above the capacity.
+/// Range of a search's first rate, as a share of the server's speed. A real search starts near the
+/// throughput of the closed model, which is usually above the capacity.
 const START: (f64, f64) = (0.7, 1.6);
 
 /// Options of `cargo xtask capacity`.
@@ -113,7 +113,7 @@ fn simulate(searches: u64, only: &str) -> bool {
 struct ServerRow {
     name: &'static str,
     behavior: Behavior,
-    /// Standard deviation between the capacities of trials, as a share.
+    /// Standard deviation of the capacity from trial to trial, as a share.
     scatter: f64,
     /// Whether the targets apply.
     is_judged: bool,
@@ -258,7 +258,7 @@ struct SearchScore {
     right: Proportion,
     /// Number of trials of each search.
     trials: Vec<f64>,
-    /// Mean length of the trials of each search, in seconds.
+    /// Mean trial length in each search, in seconds.
     lengths_s: Vec<f64>,
     /// Half-widths of the intervals, as shares of the estimates.
     half_widths: Vec<f64>,
@@ -342,8 +342,9 @@ mod tests {
         for server in servers().into_iter().filter(|server| server.is_judged) {
             let is_queue = matches!(server.behavior, Behavior::Queue { .. });
             let score = server.score(if is_queue { 10 } else { 100 });
-            // If coverage is 95 %, the probability of fewer than 8 right results in 10, or 88 in
-            // 100, is below 1.2 %. The seeds are fixed, so a repetition gives the same result.
+            // If coverage is 95 %, the probability of fewer than 8 right results out of 10, or
+            // fewer than 88 out of 100, is below 1.2 %. The seeds are fixed, so a repetition gives
+            // the same result.
             let least = if is_queue { 0.8 } else { 0.88 };
             let right = score.right;
             assert!(right.value() >= least, "{}: {right}", server.name);

@@ -17,7 +17,7 @@ use super::quantile;
 /// Capacity or speed of the simulated servers, in requests per second.
 pub const SPEED_PER_S: f64 = 20_000.0;
 
-/// Share of requests that may be slower than the limit of p99.
+/// Share of requests that may be slower than the limit for p99.
 const SHARE: f64 = 0.01;
 
 /// How a simulated server behaves.
@@ -26,25 +26,26 @@ pub enum Behavior {
     /// Requests wait in a queue; the objective limits p99.
     Queue {
         queue: Queue,
-        /// Limit of p99 in seconds.
+        /// Limit for p99, in seconds.
         limit_s: f64,
         /// Maximum length of a trial in seconds, without its transient.
         longest_s: f64,
     },
-    /// Requests above the capacity fail; the arrivals are Poisson, the objective is 0.1 % errors.
+    /// Requests above the capacity fail. Arrivals are Poisson; the objective allows 0.1 % errors.
     Limiter,
-    /// Equal gaps between arrivals, so that a trial passes exactly up to the capacity.
+    /// A limiter with equal gaps between arrivals. A trial passes if and only if its rate is at
+    /// most the capacity.
     Constant,
-    /// Log-normal response times that grow with the square of the rate; the objective is p99.
+    /// Log-normal response times that grow with the square of the rate; the objective limits p99.
     SlowlyCrossing,
-    /// An overload persists until the rate is 20 % lower.
+    /// After an overload, the capacity is 20 % lower until a trial passes.
     Hysteresis,
     /// The capacity falls by 0.5 % per trial.
     Degrading,
     /// The client cannot send more than half of the capacity.
     ClientLimit,
-    /// A limiter on a host that is disturbed during 40 % of the trials. Of these, 80 % miss at any
-    /// rate.
+    /// A limiter on a host that is disturbed during 40 % of the trials. At any rate, 80 % of the
+    /// disturbed trials miss.
     Disturbed,
     /// Every trial misses.
     Never,
@@ -54,7 +55,7 @@ pub enum Behavior {
 #[derive(Debug, Clone)]
 pub struct SimulatedServer {
     behavior: Behavior,
-    /// Standard deviation between the capacities of trials, as a share.
+    /// Standard deviation of the capacity from trial to trial, as a share.
     scatter: f64,
     random: Random,
     /// Number of trials so far.
@@ -66,7 +67,7 @@ pub struct SimulatedServer {
     passed: VecDeque<Vec<TrialRow>>,
     /// Simulated time in seconds.
     pub time_s: f64,
-    /// Smallest ratio of a trial's judged time to its required time.
+    /// Smallest ratio of a trial's judged time to the required judged time.
     pub shortest_share: f64,
 }
 
@@ -85,8 +86,8 @@ impl SimulatedServer {
         }
     }
 
-    /// Simulates a trial. Scatter divides the rate by a random factor, which is equivalent to
-    /// multiplying the capacity by it.
+    /// Simulates a trial. To simulate scatter, the function divides the rate by a random factor.
+    /// This is equivalent to multiplying the capacity by that factor.
     pub fn trial(&mut self, rate_per_s: f64) -> TrialOutcome {
         let trials = self.trials;
         self.trials += 1;
@@ -110,7 +111,8 @@ impl SimulatedServer {
                 length_s = length.transient_s + length.judged_s;
                 let times = queue.simulate(rate, SPEED_PER_S, length, &mut self.random);
                 let is_pass = share_over(&times, limit_s) <= SHARE;
-                // During an overload, the queue grows, so all of its requests are correlated.
+                // Ignore trials that missed: during an overload, the queue grows, so all requests
+                // are correlated.
                 if is_pass {
                     self.passed.push_back(rows(&times, limit_s));
                     if self.passed.len() > LATEST_TRIALS {
@@ -186,24 +188,24 @@ const DISTURBED_MISSES: f64 = 0.8;
 /// Share of errors that the objective allows.
 const MOST_ERRORS: f64 = 0.001;
 
-/// Capacity after an overload, as a share of the capacity before.
+/// Capacity after an overload, as a share of the capacity before it.
 const FALLING_SHARE: f64 = 0.8;
 
 /// Decrease of the capacity per trial, as a difference of logarithms.
 const DEGRADATION: f64 = 0.005;
 
-/// Highest rate of the client, in requests per second.
+/// Highest rate at which the client can send, in requests per second.
 const CLIENT_LIMIT_PER_S: f64 = 0.5 * SPEED_PER_S;
 
 /// The standard normal value that is exceeded with probability 1 %.
 const Z_99: f64 = 2.326_348;
 
-/// Minimum response time of slow requests, as a share of the limit.
+/// A request counts as slow only if its response time is above this share of the limit.
 const NEAR_LIMIT: f64 = 0.7;
 
-/// Counts slow requests in parts of a trial.
+/// Counts all requests and the slow requests in each part of a trial.
 fn rows(times: &[(f64, f64)], limit_s: f64) -> Vec<TrialRow> {
-    /// Length of a part in seconds, as in events.
+    /// Length of a part, in seconds, as in floodmark's events.
     const PART_S: f64 = 0.1;
     let response_s: Vec<f64> = times.iter().map(|time| time.1).collect();
     let (Some(first), Some(last), Some(p90_s)) = (
@@ -240,7 +242,7 @@ pub enum Queue {
     },
     /// Equal service times.
     Deterministic,
-    /// Equal service times, with a pause about every 25 ms in which nothing is served.
+    /// Equal service times, and a pause about every 25 ms, during which nothing is served.
     Pauses,
 }
 
@@ -334,7 +336,7 @@ fn share_over(times: &[(f64, f64)], limit_s: f64) -> f64 {
     over as f64 / times.len().max(1) as f64
 }
 
-/// Length of the simulation for a capacity that has no formula.
+/// Length of the simulation that determines the capacity of a queue for which no formula exists.
 const LONG_RUN: TrialLength = TrialLength {
     transient_s: 1.0,
     judged_s: 500.0,

@@ -139,7 +139,7 @@ impl JudgedCase {
 /// The case is void; the error contains the reason.
 fn judge(suite: &Suite, record: &Record, name: &str) -> Result<JudgedCase, Failure> {
     if let Some(skipped) = record.skipped.first() {
-        // Lines and paths of the server's log follow in quotes.
+        // Omit the lines and paths of the server's log, which follow in quotes.
         let reason = skipped.split(": \"").next().unwrap_or_default();
         return Err(reason.into());
     }
@@ -245,7 +245,8 @@ fn has_effect(fault: &[&Run], control: &[&Run]) -> bool {
 /// Minimum ratio of the control's throughput to the throughput with the fault.
 const MIN_RATIO: f64 = 1.2;
 
-/// Returns whether the control has a higher throughput of ok responses in each process.
+/// Returns whether, in each process, the control's throughput of ok responses is at least
+/// [`MIN_RATIO`] times the throughput with the fault.
 fn control_is_faster(fault: &[&Run], control: &[&Run]) -> bool {
     let mut pairs = control.iter().zip(fault);
     let rate = |run: &Run| run.throughput_per_s.unwrap_or(0.0);

@@ -1,5 +1,5 @@
-//! `cargo xtask confusion`: loads servers that have one fault each and counts how often floodmark
-//! names the right cause.
+//! `cargo xtask confusion`: loads servers that have one fault or none, and counts how often
+//! floodmark names the right cause.
 //!
 //! A case is a row of a table in `cases/`. It becomes an experiment with a `fault` trial. If the
 //! fault is injected, the experiment also has a `control` trial. Results stay in the target
@@ -66,7 +66,7 @@ pub struct ConfusionOptions {
     is_change_check: bool,
 }
 
-/// The shard of our own cases that runs on every change, with 11 cases.
+/// The shard of our own cases that runs on every change. It contains 11 cases.
 const CHANGE_SHARD: (usize, usize) = (1, 9);
 
 /// The third-party cases that run on every change. Their servers come from PyPI, npm and Debian.
@@ -91,7 +91,7 @@ const CHANGE_CASES: [&str; 10] = [
 const MAX_WRONG: usize = 2;
 
 /// Measures the cases that run on every change, once each, and returns whether at most `MAX_WRONG`
-/// verdicts of each suite are wrong. Skips cases whose program is missing, and prints the reason.
+/// verdicts in each suite are wrong. Skips cases whose program is missing, and prints the reason.
 pub fn causes(bench: &Bench) -> Result<bool, Failure> {
     let mut is_right = true;
     for suite in &SUITES[..2] {
@@ -108,7 +108,7 @@ pub fn causes(bench: &Bench) -> Result<bool, Failure> {
     Ok(is_right)
 }
 
-/// Prints the number of correct verdicts of a pass, and returns whether there are enough.
+/// Prints the number of correct verdicts of a pass, and returns whether it reaches the minimum.
 fn has_few_wrong(pass: Pass) -> bool {
     let (ignored, void): (Vec<_>, Vec<_>) =
         (pass.void.into_iter()).partition(|line| lacks_program(line));
@@ -147,7 +147,7 @@ fn measure_and_judge(bench: &Bench, options: &ConfusionOptions) -> Result<Pass, 
     let proved = results.join("proved");
     let cases = select(table::read(&bench.root)?, options)?;
     let names: Vec<String> = cases.iter().map(|case| case.name.clone()).collect();
-    // A hash of the name selects one case in three.
+    // A hash of the name selects about one case in three.
     let third = names.iter().filter(|name| hash(name).is_multiple_of(3));
     let third: Vec<String> = third.cloned().collect();
     if !options.judge {

@@ -97,7 +97,7 @@ impl Suite {
         *self == SUITES[0]
     }
 
-    /// Returns the directory of the suite's results within the directory of all results.
+    /// Returns the directory with the suite's results. `results` is the directory for all suites.
     pub fn within(&self, results: &Path) -> PathBuf {
         if self.is_own() {
             results.to_owned()
@@ -107,7 +107,7 @@ impl Suite {
     }
 
     /// Returns whether a case is set aside. A hash of the name selects about one in five of our own
-    /// cases.
+    /// cases; `set_aside` selects families of third-party cases.
     pub fn sets_aside(&self, name: &str) -> bool {
         if self.is_own() {
             hash(name).is_multiple_of(5)
@@ -136,7 +136,7 @@ type SectionKeys = BTreeMap<String, Json>;
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct CaseTable {
-    /// Default: 0.
+    /// Index of the suite in [`SUITES`]. Default: 0.
     #[serde(default)]
     round: usize,
     server: SectionKeys,

@@ -1,7 +1,7 @@
 //! `cargo xtask peers`: compares floodmark with other load generators on the same server, and
 //! compares their latency figures under known stalls.
 //!
-//! Each load is an experiment with a trial per peer. The targets are claims about these trials.
+//! Each load is an experiment with one trial per peer. The targets are claims about these trials.
 
 mod stalls;
 
@@ -32,13 +32,13 @@ const FILE: &str = "docs/peers.md";
 const CONNECTIONS: u64 = 100;
 /// Version of oha to build.
 const OHA: &str = "1.16.0";
-/// Maximum number of rounds at the fixed rate. Results vary less at a fixed rate than in the closed
-/// model.
+/// Maximum number of rounds at the fixed rate. Fewer rounds are enough, because results vary less
+/// than in the closed model.
 const RATE_ROUNDS: usize = 5;
 /// Requests per second at the fixed rate.
 const RATE: u64 = 1_000;
-/// Duration of a run at the fixed rate, in seconds. Of the 8,000 requests in a run, 80 are above
-/// the 99th percentile.
+/// Duration of a run at the fixed rate, in seconds. In a run of 8,000 requests, 80 are above the
+/// 99th percentile.
 const RATE_SECONDS: u64 = 8;
 /// A fixed rate on kept connections.
 const FIXED_RATE: NginxLoad = NginxLoad {
@@ -49,7 +49,7 @@ const FIXED_RATE: NginxLoad = NginxLoad {
 /// Length and period of the truth server's stalls, in ms. Case T2 of `cargo xtask truth` uses the
 /// same stalls at the same rate.
 const STALL: (u64, u64) = (100, 1_000);
-/// Maximum time that a run takes in addition to its duration.
+/// Time allowed per run, including its duration.
 const OVERHEAD: Duration = Duration::from_secs(60);
 
 /// A target: load, text, metric, peer and required ratio. The ratio is floodmark's figure divided
@@ -62,7 +62,7 @@ type Target = (
     Required,
 );
 
-/// Required ratio, and its direction.
+/// Whether the required ratio is a minimum or a maximum, and the ratio.
 type Required = (Agreement, f64);
 
 #[rustfmt::skip]
@@ -142,7 +142,7 @@ impl Peer {
         self.name == name || self.backend().is_some() && name == "floodmark"
     }
 
-    /// Returns the number of requests to send, for a peer that does not accept a duration.
+    /// Returns the number of requests to send if the peer cannot limit this load by its duration.
     fn requests(&self, load: NginxLoad) -> Option<u64> {
         match (self.name, load) {
             ("h2load" | "httperf", FIXED_RATE) => Some(RATE * RATE_SECONDS),
@@ -372,8 +372,8 @@ impl MeasuredLoad {
     }
 
     /// Compares each peer with wrk and with each floodmark backend, and judges the targets. Returns
-    /// the tables, and a line per kind of failure. Excludes rounds in which a floodmark run has
-    /// failures.
+    /// the tables, and one line per peer and kind of failure. Excludes rounds in which a floodmark
+    /// run has failures.
     fn compare(&self, own: &BTreeMap<(&str, u32), Run>) -> Result<(String, String), Failure> {
         let mut record = self.record.clone();
         let mut failed = String::new();

@@ -17,7 +17,8 @@ struct StallSample {
     requests: u64,
     /// Response times reported by the peer.
     reported: [Option<f64>; 2],
-    /// Response times of an ideal client with a constant schedule, given the stalls of this run.
+    /// Response times of an ideal client that sends at even intervals, given the stalls of this
+    /// run.
     even: [f64; 2],
     /// Time from the due time of a request to the response.
     due: [f64; 2],
@@ -72,7 +73,8 @@ fn sample(run: &Run, log: &Log) -> StallSample {
     }
 }
 
-/// Returns the absolute difference between a peer's 99th percentile and the reference, in ms.
+/// Returns the median and range, over all runs, of the absolute difference between a peer's 99th
+/// percentile and the reference, in ms.
 fn p99_error(samples: &[StallSample]) -> Option<Median> {
     estimate(
         samples
@@ -144,8 +146,8 @@ that the peer sent late, for example in bursts.\n\
     Ok(text)
 }
 
-/// Returns a line per floodmark backend with the target: its absolute error of p99 must be lower
-/// than that of every other peer.
+/// Returns a line about the target for each floodmark backend: the backend's absolute error of p99
+/// must be lower than that of every other load generator.
 fn target(errors: &[(&Peer, Median)]) -> String {
     let (ours, others): (Vec<_>, Vec<_>) = errors
         .iter()
@@ -190,7 +192,7 @@ mod tests {
     use floodmark_truth::log::{RequestEntry, StallEntry};
 
     /// A tenth of the requests wait, and the waits are uniformly distributed between 0 and 100 ms.
-    /// Quantile q is 100 ms × (1 − (1 − q) × 10).
+    /// For q above 0.9, quantile q is 100 ms × (1 − (1 − q) × 10).
     #[test]
     fn computes_the_reference_of_stalls_on_time() {
         let ns = |ms: u64| ms * 1_000_000;

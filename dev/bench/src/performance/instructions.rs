@@ -1,5 +1,5 @@
-//! Counts instructions per request in user mode with callgrind. The counts depend neither on the
-//! clock nor on other processes.
+//! Counts user-mode instructions per request with callgrind. The counts depend neither on the clock
+//! nor on other processes.
 //!
 //! Each load runs twice, once with few requests and once with many. Dividing the difference in
 //! instructions by the difference in requests excludes startup and shutdown.
@@ -105,9 +105,9 @@ pub fn wire_table(bench: &Bench, directory: &Path) -> Result<String, Failure> {
     Ok(table::table("part | instructions", rows))
 }
 
-/// Reads the number of instructions of the process whose command line ends with `words` from
-/// callgrind's output in `directory`. The format is defined in the Valgrind manual, "Callgrind
-/// Format Specification".
+/// Reads callgrind's output in `directory`. Returns the number of instructions executed by the
+/// process whose command line ends with `words`. The format is defined in the Valgrind manual,
+/// "Callgrind Format Specification".
 fn of_process(directory: &Path, words: &str) -> Result<u64, Failure> {
     for file in fs::read_dir(directory)?.flatten() {
         if !file.file_name().to_string_lossy().starts_with("callgrind.") {

@@ -100,8 +100,8 @@ impl Variant {
     }
 }
 
-/// Measures all variants in `rounds` rounds of `seconds` each. Files are written to a new
-/// `directory`.
+/// Measures all variants in `rounds` rounds. Each variant runs for `seconds` per round. Files are
+/// written to a new `directory`.
 pub fn measure(
     bench: &Bench,
     variants: &[Variant],

@@ -130,8 +130,8 @@ fn memory_lines(bench: &Bench) -> String {
     lines.concat()
 }
 
-/// Returns the page's line for a backend, from the output of both tests. `none` is `None` if the
-/// allocation test failed.
+/// Returns the page's line for a backend, from the output of both tests. `none` is the output of
+/// the allocation test, or `None` if that test failed.
 fn memory_line(backend: &str, none: Option<&str>, idle: &str) -> String {
     let passed = "\ntest result: ok. 1 passed;";
     let allocations = match none {

@@ -15,8 +15,8 @@ const SIGNIFICANCE_LEVEL: f64 = 0.001;
 /// T8/poisson: the gaps are exponentially distributed, according to the Anderson–Darling test with
 /// a known rate.
 pub fn poisson(environment: &CaseEnvironment<'_>) -> CaseResult {
-    /// Requests per second. A thread wakes up about 10 µs late, so a sleeping client cannot keep
-    /// gaps of less than 10 µs. At this rate, 10 µs is 0.2 % of the mean gap.
+    /// Requests per second. A thread wakes up about 10 µs late, so a sleeping client cannot
+    /// reproduce gaps shorter than 10 µs. At this rate, 10 µs is 0.2 % of the mean gap.
     const RATE: f64 = 200.0;
     const SECONDS: u64 = 12;
     let _awake = Awake::keep();
@@ -52,7 +52,7 @@ fn statistic(samples: &[f64], mean: f64) -> f64 {
     let mut shares: Vec<f64> = samples.iter().map(|x| 1.0 - (-x / mean).exp()).collect();
     shares.sort_by(f64::total_cmp);
     let n = shares.len();
-    // Two requests that are read together have a gap of 0. The logarithm of 0 is undefined.
+    // Two requests that are read together have a gap of 0, and the logarithm of 0 is undefined.
     let bounded = |u: f64| u.clamp(1e-9, 1.0 - 1e-12);
     let sum: f64 = (0..n)
         .map(|i| {
@@ -86,12 +86,13 @@ fn p_value(a2: f64) -> f64 {
     1.0 - below
 }
 
-/// Final rate of the ramp, in requests per second, and duration of each case, in seconds.
+/// Final rate of the ramp, in requests per second, and duration of the ramp and of all steps
+/// together, in seconds.
 const MAX_RATE: f64 = 1_000.0;
 const SECONDS: u64 = 10;
 
-/// Rates of the steps, in requests per second. The steps have equal durations and do not end on
-/// whole seconds.
+/// Rates of the steps, in requests per second. The steps have equal durations, and the rate changes
+/// between whole seconds.
 const STEPS: [f64; 3] = [200.0, 1_000.0, 500.0];
 
 /// Service time during the steps, in microseconds.

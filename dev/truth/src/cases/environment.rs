@@ -120,8 +120,8 @@ impl CaseEnvironment<'_> {
 impl RunningClient {
     /// Waits for the first load process, and then lets floodmark itself run on all CPUs.
     ///
-    /// If floodmark shared the CPU, some Linux kernels could take minutes to remove the ended load
-    /// process from `/proc` (seen with 6.18 and `PREEMPT_NONE`).
+    /// If floodmark shared the CPU with the load process, some Linux kernels could take minutes to
+    /// remove the ended load process from `/proc` (seen with 6.18 and `PREEMPT_NONE`).
     pub fn confine_workers_only(&self) -> Result<(), CaseError> {
         let begin = Instant::now();
         while self.workers().is_empty() {
@@ -212,8 +212,8 @@ impl CaseMeasurement {
         }
     }
 
-    /// Checks the byte and connection counts. The counts agree only if no connection ended with
-    /// unread data.
+    /// Checks the byte and connection counts against the server's log. They agree only if no
+    /// connection ended with unread data.
     pub fn check_bytes(&mut self) {
         let (bytes, totals) = (&self.run.bytes, &self.log.totals);
         let (findings, opened) = (&mut self.findings, self.run.connections.opened);
@@ -222,7 +222,8 @@ impl CaseMeasurement {
         findings.exactly("connections", totals.accepted, opened);
     }
 
-    /// Checks that every intended request was ok, and the byte and connection counts.
+    /// Checks that every intended request was ok, and that the byte and connection counts agree
+    /// with the server's log.
     pub fn check_all_counts(&mut self, intended: u64) {
         self.check_all_ok(intended);
         self.check_bytes();

@@ -1,7 +1,7 @@
 //! Findings and reports of the cases, and the attempts that decide the results.
 //!
-//! A failed attempt is void and is repeated only if the host was measurably disturbed. A
-//! disturbance is missing CPU time ([`disturbance`]) or a large overhead of a plain client
+//! If the host was measurably disturbed, a failed attempt is void and is repeated. A disturbance is
+//! missing CPU time ([`disturbance`]) or a large overhead of a plain client
 //! ([`overhead`](super::overhead)). At most [`MAX_VOID`] attempts are void. An attempt with a
 //! failed exact finding, such as a count, is never void. The report lists each attempt.
 

@@ -211,7 +211,7 @@ fn matches(name: &str, id: &str) -> bool {
     name.eq_ignore_ascii_case(id) || name.eq_ignore_ascii_case(group)
 }
 
-/// Runs a case and prints its report at once. Returns whether the case passed.
+/// Runs a case and prints its whole report in one piece. Returns whether the case passed.
 fn run_case(environment: &CaseEnvironment<'_>, (id, _, about, run): &Case) -> bool {
     let begin = Instant::now();
     let (last, void) = findings::decide(|| {

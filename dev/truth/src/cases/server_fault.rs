@@ -16,10 +16,10 @@ use crate::scenario::{
 };
 use crate::sys;
 
-/// Maximum time that the truth server takes to write its log and exit.
+/// Maximum time that the truth server may take to write its log and exit.
 const GRACE: Duration = Duration::from_secs(60);
 
-/// T2: the server stalls. Response times must be counted from the intended time.
+/// T2: the server stalls. Response times must be measured from the intended time.
 pub fn stall(environment: &CaseEnvironment<'_>, stall: Stall) -> CaseResult {
     const RATE: u64 = 1_000;
     const SECONDS: u64 = 12;
@@ -92,10 +92,11 @@ impl ServerProcess {
     }
 }
 
-/// T2: repeats the example in wrk2's README. The load is 2,000/s for 30 s, with M = 39,500 requests
-/// in the histogram. The server is stopped for S = 1.4 s. floodmark sends overdue requests at once,
-/// so at least K = rate · S of the M requests are delayed. Quantile q of the response time is S·(1
-/// − (1 − q)·M/K), plus at most the time that the server takes to answer the overdue requests.
+/// T2: repeats the example in wrk2's README. The example's load is 2,000/s for 30 s, and its
+/// histogram contains M = 39,500 requests; this case sends M requests. The server is stopped for a
+/// time S of 1.4 s. floodmark sends overdue requests at once, so at least K = rate · S of the M
+/// requests are delayed. Quantile q of the response time is S·(1 − (1 − q)·M/K), plus at most the
+/// time that the server takes to answer the overdue requests.
 pub fn stopped(environment: &CaseEnvironment<'_>) -> CaseResult {
     const RATE: u64 = 2_000;
     const REQUESTS: u64 = 39_500;
@@ -160,8 +161,8 @@ pub fn faulty_responses(environment: &CaseEnvironment<'_>) -> CaseResult {
         faults: FAULTS
             .map(|(share, fault)| FaultShare { share, fault })
             .to_vec(),
-        // Requests in the last 100 ms always miss the deadline, so a delay of a few milliseconds
-        // does not change goodput.
+        // Requests in the last 100 ms always miss the deadline, so a delay of a few milliseconds at
+        // the end of the run does not change goodput.
         change: Some(ServiceChange {
             at_ms: SECONDS * 1_000 - 100,
             service: Service::Fixed {
@@ -220,7 +221,8 @@ fn goodput(measured: &mut CaseMeasurement) {
     );
 }
 
-/// Checks that the timeout of a missing response is recorded as a lower bound for its time.
+/// Checks that, for a missing response, the timeout is recorded as a lower bound for the response
+/// time.
 fn censored(measured: &mut CaseMeasurement) {
     let (run, findings) = (&measured.run, &mut measured.findings);
     let (requests, times) = (&run.requests, &run.response_time_us);

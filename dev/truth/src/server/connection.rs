@@ -21,7 +21,7 @@ const INPUT_LIMIT: usize = 4 * HEAD_LIMIT;
 #[derive(Debug)]
 pub struct ServerConnection {
     pub stream: TcpStream,
-    /// Number of the connection, in order of acceptance.
+    /// Index of the connection, in order of acceptance.
     pub number: u64,
     /// Number of complete requests.
     pub requests: u64,

@@ -110,7 +110,7 @@ pub(super) struct JournalSession {
     pub(super) address: CassandraAddress,
     node: SocketAddr,
     /// `None` after a timeout, a failed connection or an invalid response, because a late response
-    /// could follow.
+    /// could follow on the same connection.
     connection: Option<CqlConnection>,
     /// Timeout of an attempt.
     timeout: Duration,
@@ -154,7 +154,7 @@ impl JournalSession {
         Err(failed(last))
     }
 
-    /// Shortens the timeout, and retries later statements after temporary errors.
+    /// Shortens the timeout and enables retries after temporary errors.
     pub(super) fn serve(&mut self) {
         self.timeout = TIMEOUT;
         self.retry_time = RETRY_TIME;

@@ -38,7 +38,7 @@ pub(super) struct JournalTables {
 /// The row in table `owner`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct OwnerRow {
-    /// Epoch of the server that opened the journal last.
+    /// Epoch of the server that opened the journal most recently.
     pub(super) epoch: i64,
     /// First bucket that recovery reads. Earlier buckets are never read again.
     pub(super) bucket: i64,
@@ -224,8 +224,8 @@ impl JournalTables {
         }
     }
 
-    /// Stores a batch. `first` is the number of records before the batch, and `total` the number
-    /// after the batch.
+    /// Stores a batch. `first` is the number of records before the batch, and `total` is the
+    /// number of records including the batch.
     pub(super) fn store(
         &mut self,
         (bucket, epoch): (i64, i64),

@@ -17,8 +17,8 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     if p50 < DELAYED_ACK_US.start {
         return ruled_out(format!("median service time: {median}, below 40 ms"));
     }
-    // The time before the first byte does not matter. A 40 ms pause in the server would also delay
-    // the first byte.
+    // Exclude the time to the first byte. A 40 ms pause in the server would delay the first byte
+    // too, but a delayed ACK would not.
     let first_byte = facts.run.first_byte_us.p50?;
     let rest = p50 - first_byte;
     if !DELAYED_ACK_US.contains(&rest) {

@@ -33,7 +33,8 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
             "client sockets in TIME_WAIT: {sockets:.0} on average (sock_diag)"
         ));
     }
-    // Open connections also occupy ports, so most of the ports must be in TIME_WAIT.
+    // Open connections also occupy ports. Blame TIME_WAIT only if at least half of the ports are in
+    // this state.
     let all_ports = ports.map(|n| n as f64 * sources as f64);
     let in_time_wait = all_ports
         .zip(time_wait)

@@ -36,8 +36,8 @@ fn stopped(facts: &RunFacts<'_>) -> Option<Candidate> {
     Some(candidate.at([(StepKind::Errors, Actor::Server)]))
 }
 
-/// Lists the numbers of requests without a response, by reason. Returns an empty string if all
-/// requests received a response.
+/// Lists how many requests received no response, by reason. Returns an empty string if all requests
+/// received a response.
 fn unanswered(run: &Run) -> String {
     let counts = &run.requests;
     let outcomes = [
@@ -154,7 +154,7 @@ fn no_response(facts: &RunFacts<'_>) -> Option<Finding> {
         )
     };
     // A cause that prevents the client from sending or the server from accepting connections is
-    // more specific.
+    // more specific, so this candidate is minor.
     Candidate::new(EvidenceRank::Minor, summary, evidence, next)
         .at([(StepKind::Errors, Actor::Server)])
         .found()

@@ -36,8 +36,9 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
         server.used
     );
     let warming = facts.run.steady.class == SteadyClass::Warming;
-    // Running interpreted code costs more CPU time than compiling it. If CPUs are idle, requests do
-    // not wait for the compiler.
+    // Running interpreted code costs more CPU time than compiling it. On a cold server, a smaller
+    // share for the compiler is therefore sufficient. If CPUs are idle, requests do not wait for
+    // the compiler.
     let never_idle = compiler_busy(facts.run).filter(|busy| *busy >= SATURATED);
     let cold = warming || (never_idle.is_some() && is_rising(facts));
     let compiles = share >= CONTENDED || (cold && share > NOTICEABLE);
@@ -81,7 +82,7 @@ fn is_rising(facts: &RunFacts<'_>) -> bool {
     ends.is_some_and(|(first, last)| last - first >= NOTICEABLE * first)
 }
 
-/// Returns the busy share of the busiest compiler thread.
+/// Returns the share of the time that the busiest compiler thread was running or runnable.
 fn compiler_busy(run: &Run) -> Option<f64> {
     let server = run.server.as_ref().filter(|server| server.wall_s > 0.0)?;
     let threads = server.seen.threads.iter();

@@ -18,14 +18,14 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     let reopened = opened.saturating_sub(u64::from(run.plan.connections));
     let per_request = reopened as f64 / sent.max(1) as f64;
     let mostly_broken = reopened <= 2 * facts.broken_connections();
-    // Opening connections takes CPU time, so idle CPUs suggest another cause. A server that can use
-    // only one CPU leaves the others idle.
+    // Opening connections takes CPU time, so idle CPUs suggest another cause, unless the server can
+    // use only one CPU and leaves the others idle.
     let is_idle =
         facts.has_spare_cpu() && (facts.server.is_none() || used(&facts.server) < SATURATED);
     let (opened_text, sent_text) = (show_count(opened), show_count(sent));
     let share = per_request / (per_request + REOPENED);
-    // The client opens the same connections. If the client uses little CPU time per request
-    // compared with the server, opening connections is cheap.
+    // The client opens the same connections, so opening them is cheap if the client uses much less
+    // CPU time per request than the server.
     let server_us = run.server.as_ref().and_then(|s| s.cpu_us_per_request);
     let costs = run.client.cpu_us_per_request.zip(server_us);
     let are_cheap = costs.is_some_and(|(client, server)| client < NOTICEABLE * server);

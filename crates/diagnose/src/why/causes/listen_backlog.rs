@@ -10,7 +10,7 @@ const SYN_RETRY_S: f64 = 1.0;
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
     explained_by: &[Cause::MaxConnections],
-    // The queue overflows because the server has stopped accepting connections.
+    // A limit on connections explains the overflow if the server has stopped accepting connections.
     explanation: |facts, candidate| {
         let length = queue(facts).map_or(0.0, |(length, _)| length);
         let has_stopped = facts.accept_wait_s(length) >= LONG_WAIT_S && facts.has_spare_cpu();
@@ -56,8 +56,8 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     if overflows == 0.0 || overflows / opened.max(1.0) < RARE {
         return ruled_out(figure);
     }
-    // Connections that stay open wait only once. By Little's law, `waiting` is the mean number of
-    // connections that wait for a retry.
+    // Connections that stay open wait to be accepted only once. By Little's law, `waiting` is the
+    // mean number of connections that wait for a retry.
     let waiting = overflows * SYN_RETRY_S;
     let planned = u64::from(facts.run.plan.connections);
     let stay_open = facts.run.plan.connection_use == ConnectionUse::Kept

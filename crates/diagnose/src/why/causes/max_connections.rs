@@ -30,7 +30,7 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     if queue.is_out_of_files {
         return None;
     }
-    // A CPU-bound server also accepts connections late.
+    // A CPU-bound server also accepts connections late, even without a limit on connections.
     if !facts.has_spare_cpu() {
         return facts.show_spare_cpu().and_then(ruled_out);
     }

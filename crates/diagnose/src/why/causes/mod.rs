@@ -67,7 +67,7 @@ pub(crate) struct CauseSpec {
     /// Detects an interruption of the run. Averages over an interrupted run describe neither the
     /// interruption nor normal operation, so no other cause is evaluated.
     pub(super) interrupts: Option<fn(&RunFacts<'_>) -> Option<Candidate>>,
-    /// Causes that explain this one. Chains of explanations have no cycle.
+    /// Causes that explain this one. Chains of explanations contain no cycle.
     explained_by: &'static [Cause],
     /// Returns the effect on the candidate if one of the causes in `explained_by` explains it.
     explanation: fn(&RunFacts<'_>, &Candidate) -> Option<Effect>,
@@ -105,7 +105,7 @@ pub(crate) enum Tuning {
     Raise(fn(&Verdict) -> FullPool),
 }
 
-/// Place of a cause. The variants are in the order of the guide.
+/// Place of a cause, such as the client or the store. The variants are in the order of the guide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Place {
     Client,
@@ -156,7 +156,7 @@ impl CauseSpec {
         }
     }
 
-    /// Detects the cause, and applies the effect if another cause explains it.
+    /// Detects the cause. If another cause explains it, applies the effect of that explanation.
     fn find(&self, facts: &RunFacts<'_>) -> Option<Finding> {
         let mut candidate = match (self.detect)(facts)? {
             Finding::Limit(candidate) => candidate,

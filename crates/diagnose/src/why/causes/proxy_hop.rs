@@ -7,7 +7,7 @@ use crate::why::facts::CpuUse;
 
 pub(super) static SPEC: CauseSpec = CauseSpec::new(Cause::ProxyHop, Place::Server, detect);
 
-/// Range of upstream connections opened per response if the server opens one for each request.
+/// Upstream connections opened per response if the server opens one for each request.
 const ONE_PER_RESPONSE: std::ops::Range<f64> = 0.9..1.1;
 
 fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
@@ -30,7 +30,8 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
          (ActiveOpens)",
         show_rate(opened)
     );
-    // Connections are opened in kernel mode.
+    // Connections are opened in kernel mode, so a server that runs mainly in user mode has another
+    // limit.
     let in_user = facts.server.as_ref().map_or(0.0, CpuUse::in_user);
     if per_response < MOST || facts.has_spare_cpu() || in_user >= SATURATED {
         return ruled_out(figure);

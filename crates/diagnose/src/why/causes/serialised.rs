@@ -1,4 +1,4 @@
-//! The server processes requests one at a time: a lock, an actor or a single writer.
+//! The server processes requests one at a time, because of a lock, an actor or a single writer.
 
 use floodmark_record::metric::{CassandraFigure, PoolFigure};
 

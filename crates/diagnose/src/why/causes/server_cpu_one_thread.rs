@@ -72,13 +72,14 @@ fn one_at_a_time(facts: &RunFacts<'_>) -> Option<Finding> {
     let server = facts.server.as_ref()?;
     let (idle, cpus) = facts.spare_cpus()?;
     let waits = interpreter_waits(facts);
-    // A single request takes turns with the threads that read and write, so the shortest service
-    // time is a few times the CPU time of the request. If threads wait for the interpreter lock, it
-    // can also be less than the CPU time, which then includes handing over the lock.
+    // The thread that processes a request takes turns with the threads that read and write. Even
+    // without queueing, the shortest service time is therefore a few times the CPU time of the
+    // request. If threads wait for the interpreter lock, the service time can also be less than the
+    // CPU time, which then includes handing over the lock.
     let least = if waits.is_some() { MOST } else { ONE.start };
     let few = least..(2.0 * ONE.end);
-    // The threads use about one CPU. Handovers between threads reduce this use. An interpreter that
-    // releases its lock during system calls increases it.
+    // The threads use about one CPU. Handovers between threads reduce this use. The use can exceed
+    // one CPU if an interpreter releases its lock during system calls.
     let beyond = if waits.is_some() { SPARE } else { NOTICEABLE };
     let one_cpu = SATURATED..1.0 + beyond;
     let concurrency = facts

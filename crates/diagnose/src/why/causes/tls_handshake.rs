@@ -13,7 +13,8 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
 fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     let (run, server) = (facts.run, facts.server.as_ref()?);
     let code = facts.code_share(CodeFigure::Cryptography);
-    // Cryptography runs in user mode, while connections are opened in kernel mode.
+    // Without samples of the server's code, use the share of user mode: cryptography runs in user
+    // mode, while connections are opened in kernel mode.
     let share = code.unwrap_or_else(|| server.in_user());
     let (per_request, figure) = match &run.tls {
         Some(tls) => {
@@ -24,7 +25,7 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
             );
             (full as f64 / run.requests.ok.max(1) as f64, figure)
         }
-        // Without samples of code, handshakes with an upstream are not visible.
+        // Only samples of the server's code show handshakes with an upstream.
         None => {
             let per_request = facts.opened_by_others()? / facts.responses_per_s.max(1e-9);
             let figure = format!(

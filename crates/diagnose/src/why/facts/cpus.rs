@@ -278,8 +278,8 @@ impl RunFacts<'_> {
     /// Returns the number of CPUs that a process may use, minus the CPUs that other participants
     /// use and those that the hypervisor takes. If the participants lack CPU time, the CPUs that
     /// other programs use are also subtracted. `participants` is the number of CPUs that the other
-    /// participants use. `shared` is the number of CPUs of a host whose CPUs the participants
-    /// share; `None` if only this side of the experiment may use the CPUs.
+    /// participants use. `shared` is the number of CPUs on the host if the participants share them,
+    /// or `None` if only this side of the experiment may use its CPUs.
     ///
     /// Clocks differ, so the CPU use of others can appear to exceed the number of CPUs.
     fn available(&self, process: &CpuUse, participants: f64, shared: Option<f64>) -> f64 {
@@ -325,8 +325,8 @@ impl RunFacts<'_> {
         server.used >= MOST * all && (cpus || self.saturated_thread().is_some())
     }
 
-    /// Returns the CPU utilization and a description of the saturated thread if there is too little
-    /// idle CPU for a second thread. In that case, both the thread and the CPUs are saturated.
+    /// Returns the CPU utilization and a description of the saturated thread if there is not enough
+    /// idle CPU time for a second thread. In that case, both the thread and the CPUs are saturated.
     pub fn thread_without_idle_cpu(&self) -> Option<(f64, String)> {
         let thread = self.saturated_thread()?;
         let (idle, cpus) = self.spare_cpus()?;

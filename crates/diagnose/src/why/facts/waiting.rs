@@ -1,5 +1,5 @@
-//! Places where requests wait: connections, threads, upstream connections and the store, as means
-//! over the window.
+//! Places where requests wait: connections, threads, upstream connections and the store. All
+//! figures are means over the window.
 
 use std::net::SocketAddr;
 
@@ -57,8 +57,8 @@ impl RunFacts<'_> {
         waiting * self.run.sending_s / self.opened().max(1.0)
     }
 
-    /// Returns the number of connections that the client opened, except those that ended with a
-    /// failed request, and their replacements.
+    /// Returns the number of connections that the client opened. Connections that ended with a
+    /// failed request do not count, nor do the connections that replaced them.
     fn opened(&self) -> f64 {
         let broken = 2 * self.broken_connections();
         self.run.connections.opened.saturating_sub(broken) as f64
@@ -70,7 +70,7 @@ impl RunFacts<'_> {
         counts.reset + counts.timed_out + counts.malformed
     }
 
-    /// Returns the rate of connections opened by processes other than the client, per second. If
+    /// Returns the number of connections per second that processes other than the client opened. If
     /// all roles share a network namespace, the client's connections are subtracted.
     pub fn opened_by_others(&self) -> Option<f64> {
         let opens = |role| {
@@ -116,8 +116,8 @@ impl ThreadGroupFacts {
     }
 
     /// Returns the number of threads, except the main threads of processes that only supervise
-    /// other processes. Such a thread waits for a signal, or stays inactive while it waits for data
-    /// in a pipe.
+    /// other processes. Such a main thread waits for a signal, or stays inactive while it waits for
+    /// data in a pipe.
     pub fn workers(&self) -> f64 {
         self.threads - self.blocked_on_kind(WaitKind::Signal) - self.inactive_readers()
     }
@@ -204,8 +204,8 @@ impl DatabaseSessions {
         self.committing >= self.limiting()
     }
 
-    /// Returns whether most lock holders are committing. On average, at least half a session must
-    /// be committing. More sessions must be committing than idle in a transaction.
+    /// Returns whether most lock holders are committing: on average, at least half a session is
+    /// committing, and more sessions are committing than idle in a transaction.
     pub fn lock_holder_commits(&self) -> bool {
         self.committing >= MOST && self.committing > self.idle_in_transaction
     }
@@ -232,7 +232,8 @@ pub(super) fn thread_groups(samples: &WindowSamples<'_>) -> Vec<ThreadGroupFacts
         let of = |figure| Metric::ThreadGroup(Role::Server, group.clone(), figure);
         let level = |metric| samples.level(metric).unwrap_or(0.0);
         let rate = |figure| samples.mean(of(figure)).unwrap_or(0.0);
-        // The kernel functions are used if the threads' system calls cannot be read.
+        // If the threads' system calls cannot be read, use the kernel functions in which the
+        // threads wait.
         let waits = |in_functions: bool| {
             let waits = samples.metrics().filter_map(|metric| {
                 let (of, object) = match metric {

@@ -88,7 +88,7 @@ fn processes_with(directory: &Path) -> Vec<u32> {
     .collect()
 }
 
-/// A port of 127.0.0.1 that no other program gets before a daemon listens on it.
+/// A port on 127.0.0.1 that no other program can get before a daemon listens on it.
 pub struct ReservedPort {
     pub number: u16,
     /// While a connection uses the port, only a listener with SO_REUSEADDR can get it, and only by

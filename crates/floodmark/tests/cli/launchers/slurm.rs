@@ -12,8 +12,8 @@ use super::check_launcher;
 use super::daemons::{Daemons, ReservedPort};
 use crate::support::{finish, succeeds, text};
 
-/// A running Slurm cluster with the nodes `n1` and `n2`, which have 4 CPUs each for Slurm. It
-/// listens only on 127.0.0.1. Dropping it ends its tasks.
+/// A running Slurm cluster with the nodes `n1` and `n2`, each configured with 4 CPUs. It listens
+/// only on 127.0.0.1. Dropping it ends its tasks.
 pub struct SlurmCluster {
     daemons: Daemons,
 }
@@ -83,7 +83,7 @@ fn configuration(host: &str, directory: &Path, ports: [&ReservedPort; 3]) -> Str
     let directory = directory.to_str().unwrap();
     let user = fs::metadata("/proc/self").unwrap().uid();
     let [controller, n1, n2] = ports.map(|port| port.number);
-    // config_overrides: the nodes have more CPUs than the host.
+    // config_overrides: allow nodes with more CPUs than the host has.
     format!(
         "ClusterName=floodmark
 SlurmctldHost={host}(127.0.0.1)
@@ -149,7 +149,8 @@ fn an_allocation_runs_steps_at_the_same_time() {
         return;
     };
     // Each step creates a file and waits for the file of the other step. Without --exact, the first
-    // step takes all CPUs of the node, so the second one does not start before its end.
+    // step takes all CPUs of the node, so the second step does not start before the first one has
+    // ended.
     let step = |own, other| {
         let script = format!("touch {own}; until [ -e {other} ]; do sleep 0.01; done");
         format!("srun --nodes=1 --ntasks=1 --exact sh -c '{script}'")

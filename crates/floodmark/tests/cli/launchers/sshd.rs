@@ -9,8 +9,8 @@ use super::check_launcher;
 use super::daemons::{DIRECTORY, Daemons, ReservedPort};
 use crate::support::succeeds;
 
-/// A running OpenSSH server on 127.0.0.1. The client's configuration gives it the host names
-/// `agent-1` to `agent-4`. Dropping it ends its sessions.
+/// A running OpenSSH server on 127.0.0.1. The client's configuration maps the host names `agent-1`
+/// to `agent-4` to this server. Dropping it ends its sessions.
 pub struct SshServer {
     daemons: Daemons,
 }
@@ -64,7 +64,7 @@ impl SshServer {
         self.daemons.path("").to_str().unwrap().to_owned()
     }
 
-    /// Returns the cache directory of a host's sessions.
+    /// Returns the cache directory that sessions on a host use.
     pub fn cache(&self, host: &str) -> PathBuf {
         self.daemons.path(&format!("cache-{host}"))
     }

@@ -33,8 +33,8 @@ impl ExperimentPhase {
 /// Python code that creates the file `begun` and starts a process that outlives its parent.
 const BEGIN: &str = "subprocess.Popen(['sleep', '300'])\nopen('begun', 'w').close()";
 
-/// Starts an experiment that remains in the given phase. Returns its directory, the floodmark
-/// process, and the IDs of the processes that floodmark started.
+/// Starts an experiment that stays in the given phase, and waits until it is in this phase. Returns
+/// its directory, the floodmark process, and the IDs of the processes that floodmark started.
 fn start_and_wait(phase: ExperimentPhase) -> (ExperimentDirectory, Child, Vec<u32>) {
     let lab = ExperimentDirectory::new("");
     let directory = lab.0.path();

@@ -1,4 +1,4 @@
-//! The live view of experiments and tuning runs on a pseudo-terminal.
+//! Tests of the live view of experiments and tuning runs on a pseudo-terminal.
 
 use super::tuning::pools;
 use super::{ExperimentDirectory, NATIVE};

@@ -265,8 +265,8 @@ fn ctrl_c_leaves_no_process_or_namespace() {
     nothing_is_left(&started, &entered, &had);
 }
 
-/// Returns a command that runs a copy of floodmark as user `nobody`, in directories open to all
-/// users.
+/// Returns a command that runs a copy of floodmark as user `nobody`, in directories that all users
+/// may access.
 fn as_nobody(lab: &ExperimentDirectory) -> Command {
     const NOBODY: u32 = 65_534;
     let program = lab.0.path().join("floodmark");

@@ -199,7 +199,7 @@ fn raises_the_capacity_of_a_full_pool_and_resumes() {
                 [capacity]\nslo = [\"p90 < 80ms\"]\nbudget = \"15s\"\n";
     let options = "--threads {threads} --connections 64";
     let lab = loaded_pools("connections = 16\n", options, keys);
-    // Each part measures one process.
+    // Each part of the tuning run measures one process.
     let parts = ["--for", "capacity", "--budget", "10ms"];
     let (code, first, printed) = lab.ended(lab.tune("--out", &parts));
     assert_eq!(code, 0, "{printed}");

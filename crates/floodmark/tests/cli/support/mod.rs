@@ -37,7 +37,7 @@ pub fn floodmark(arguments: &[&str]) -> Command {
     command
 }
 
-/// Makes floodmark judge the validity of its runs.
+/// Makes floodmark judge the validity of its runs itself.
 pub fn judging(command: &mut Command) {
     command.env_remove(TEST_VALIDITY);
 }

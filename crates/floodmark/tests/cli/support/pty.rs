@@ -11,10 +11,11 @@ use std::thread::JoinHandle;
 
 use super::{code, finish, floodmark, text, wait_for};
 
-/// A command whose stdin, stdout and stderr are a pseudo-terminal, which controls the command.
+/// A command whose stdin, stdout and stderr are a pseudo-terminal, which is also its controlling
+/// terminal.
 pub struct OnTerminal {
     child: Child,
-    /// The terminal's other end.
+    /// The end of the terminal that the test uses.
     ours: File,
     output: Arc<Mutex<Output>>,
     reader: JoinHandle<()>,
@@ -66,7 +67,7 @@ impl OnTerminal {
         // SAFETY: these calls are safe between fork and exec (signal-safety(7)).
         unsafe {
             command.pre_exec(|| {
-                // The tests may run under nohup.
+                // The tests may run under nohup, which makes them ignore SIGHUP.
                 let is_set = libc::signal(libc::SIGHUP, libc::SIG_DFL) != libc::SIG_ERR
                     && libc::setsid() >= 0
                     && libc::ioctl(0, libc::TIOCSCTTY, 0) >= 0;

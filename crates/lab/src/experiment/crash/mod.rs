@@ -30,7 +30,7 @@ use round::{NextRound, RoundError};
 /// Length of a round's load. floodmark ends the load earlier, once the server has recovered.
 const LOAD_LENGTH: Duration = Duration::from_secs(3600);
 
-/// Number of losses of a trial that are shown during the rounds.
+/// Maximum number of losses per trial that are shown while the rounds run.
 const LOSSES_SHOWN: u32 = 3;
 
 /// Number of rounds between two progress messages.
@@ -43,10 +43,10 @@ const MAX_RATE_PER_S: f64 = 1e6;
 /// the signal, the pause of a stopped server, and the restart.
 const REST_OF_ROUND_S: f64 = 10.0;
 
-/// Maximum number of the first request. JSON numbers are exact below 2⁵³.
+/// Upper bound on the number (`{seq}`) of the first request. JSON numbers are exact below 2⁵³.
 const MAX_NUMBER: u64 = 1 << 52;
 
-/// Maximum time until killed processes have ended.
+/// Maximum time to wait until killed processes have ended.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Returns a trial whose load lasts until floodmark ends it.
@@ -327,7 +327,7 @@ impl CrashProcesses<'_, '_> {
         })
     }
 
-    /// Describes a process that has exited. Returns `None` if all processes are running.
+    /// Describes a server or store that has exited. Returns `None` if all processes are running.
     fn exit(&mut self) -> Option<String> {
         let (name, phase) = (&self.trial.name, self.phase);
         if let Some(server) = &mut self.server

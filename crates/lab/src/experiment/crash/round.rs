@@ -1,9 +1,9 @@
 //! One crash round: load, signal, restart under load, recovery, and judgment of the responses. The
 //! seed determines the time of the signal.
 //!
-//! A check must provide the acknowledged requests, the number of unknown requests, and the state
-//! after the restart. Counter checks get this state from the responses after the restart. The set
-//! check reads the items back.
+//! A check must provide the acknowledged requests, the number of requests with an unknown outcome,
+//! and the state after the restart. Counter checks get this state from the responses after the
+//! restart. The set check reads the items back.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -37,7 +37,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Maximum time until the load starts, in addition to the warm-up.
 const LOAD_START: Duration = Duration::from_secs(30);
 
-/// Time for which a process is stopped beyond the request timeout.
+/// Time by which the pause of a stopped process exceeds the request timeout.
 const STOPPED_BEYOND_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Time for which the load continues after the first ok response.
@@ -162,8 +162,8 @@ impl NextRound {
         let (trial, number) = (&processes.trial.name, self.number);
         let unjudged = |why| format!("{trial}: crash round {number}: {why}");
         let mut judged = judge(check, &bytes, &round, end, found, api).map_err(unjudged)?;
-        // Fail only on the first round: an unsuitable load would waste all rounds, but later rounds
-        // can be inconclusive by chance.
+        // If the first round is inconclusive, the load is probably unsuitable and would waste all
+        // rounds. Later rounds can be inconclusive by chance.
         if number == 1 && judged.findings.is_inconclusive() {
             return Err(unjudged(inconclusive(check)).into());
         }
@@ -414,7 +414,7 @@ pub fn crash_time(settings: &CrashSettings, seed: u64, round: u32) -> Duration {
     Duration::try_from_secs_f64(from_s + share * (to_s - from_s)).unwrap_or_default()
 }
 
-/// Returns the first output of a SplitMix64 generator.
+/// Returns the first output of a SplitMix64 generator with this seed.
 fn mix(seed: u64) -> u64 {
     mix64(seed.wrapping_add(0x9e37_79b9_7f4a_7c15))
 }

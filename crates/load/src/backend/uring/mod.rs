@@ -130,7 +130,8 @@ impl Uring {
         Self::new(Clock::start(), &[], most, 0)
     }
 
-    /// Returns the location of a plan's sockets. The plan's requests have at most `longest` bytes.
+    /// Returns where a plan's sockets are kept. `longest` is the maximum length, in bytes, of the
+    /// plan's requests.
     #[must_use]
     pub fn sockets(&self, plan: &Plan, longest: usize) -> SocketLocation {
         let unix = plan.target.addresses().any(|to| to.ip().is_none());
@@ -364,7 +365,8 @@ struct Stamping {
     /// Message header for receives. It also specifies the space for control data.
     /// The kernel reads this header when a receive is submitted.
     message: Box<libc::msghdr>,
-    /// Wall-clock time, read immediately before the time of the last batch ([`Uring::taken`]).
+    /// Wall-clock time, read immediately before the monotonic time of the last batch
+    /// ([`Uring::taken`]).
     wall: Duration,
 }
 
@@ -506,8 +508,8 @@ fn failed(slot: Slot, errno: i32) -> RingEvent {
 
 /// Connects unix sockets with ordinary system calls.
 ///
-/// These calls never block. If the accept queue is full, a connect in the ring would occupy one
-/// kernel worker thread per connection. All other operations use the ring, as for TCP sockets.
+/// These calls never block. In the ring, each connect that waits for a full accept queue would
+/// occupy a kernel worker thread. All other operations use the ring, as for TCP sockets.
 impl Uring {
     /// Connects the slot to its target, which is a unix socket.
     fn open_unix(&mut self, slot: Slot) {

@@ -139,7 +139,7 @@ impl Uring {
         });
     }
 
-    /// Connects the slot's socket, which is in the ring's table, from `source`.
+    /// Binds the slot's socket, which is in the ring's table, to `source`, and connects it.
     ///
     /// The socket option, the bind and the connect form a chain, which is submitted as a whole. If
     /// the bind fails, the kernel cancels the connect. Without a chain, the connect would use a
@@ -276,7 +276,7 @@ pub(super) enum RingOperation {
     Receive = 4,
     /// Close, cancel, or another operation whose result is ignored.
     Other = 5,
-    /// Binds a socket to its source address before the connect.
+    /// Sets the socket option for the bind, or binds the socket to its source address.
     Bind = 6,
 }
 
@@ -284,7 +284,7 @@ const OP_SHIFT: u32 = 61;
 const GENERATION_SHIFT: u32 = 32;
 const GENERATION_MASK: u32 = (1 << (OP_SHIFT - GENERATION_SHIFT)) - 1;
 
-/// Encodes the operation in the top bits, followed by the slot's generation and the slot.
+/// Encodes the operation in the top bits, followed by the slot's generation and the slot's index.
 pub(super) fn user_data(op: RingOperation, slot: Slot, generation: u32) -> u64 {
     (op as u64) << OP_SHIFT
         | u64::from(generation & GENERATION_MASK) << GENERATION_SHIFT
@@ -310,9 +310,9 @@ pub(super) fn next_generation(generation: u32) -> u32 {
     generation.wrapping_add(1) & GENERATION_MASK
 }
 
-/// Source addresses for bind operations that the kernel has not read yet.
-/// The kernel copies an address when the bind is submitted, so a list with the length of the
-/// submission queue is long enough.
+/// Source addresses that queued bind operations refer to.
+/// The kernel copies an address when the bind is submitted, so the list needs no more entries than
+/// the submission queue.
 pub(super) struct Addresses {
     held: Box<[SockAddr]>,
     next: usize,

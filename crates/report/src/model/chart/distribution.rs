@@ -1,5 +1,5 @@
 //! The distribution of response times as a percentile curve and as a histogram. In the percentile
-//! curve, each additional nine takes up the same width.
+//! curve, each additional nine (90 %, 99 %, 99.9 %) takes up the same width.
 
 use floodmark_record::run::Run;
 use floodmark_stats::Histogram;
@@ -8,7 +8,7 @@ use super::{Axis, AxisFit, Chart, Curve, Quantity};
 use crate::model::figures::{count_of, seconds};
 use crate::model::names::NamedRun;
 
-/// Number of points per nine; more would be narrower than a pixel.
+/// Number of points for each additional nine. More points would be less than a pixel apart.
 const POINTS_PER_DECADE: u32 = 40;
 
 /// A histogram in the record that cannot be decoded.
@@ -84,7 +84,8 @@ fn histogram(one: &NamedRun<'_>) -> Result<Option<Histogram>, DamagedHistogram> 
     Ok(read.filter(|histogram| !histogram.is_empty()))
 }
 
-/// Returns the points up to the slowest request, or up to the first request that timed out.
+/// Returns the points of the percentile curve, up to the slowest request, or up to the timeout if
+/// any request timed out.
 fn points(run: &Run, histogram: &Histogram) -> Vec<(f64, f64)> {
     let count = histogram.count() as f64;
     let last = (count.log10() * f64::from(POINTS_PER_DECADE)).floor() as u32;
@@ -138,17 +139,17 @@ const MOST_BINS: f64 = 60.0;
 /// recorded histogram visible.
 const LEAST_RATIO: f64 = 1.005;
 
-/// Maximum ratio of the largest to the smallest time on a linear axis.
+/// Maximum ratio of the largest to the smallest time for which the time axis is linear.
 const NARROW: f64 = 4.0;
 
-/// Returns the histogram, or `None` if all times are above the timeout.
+/// Returns the histogram, or `None` if all requests timed out.
 fn bins(timed: &[(usize, TimedRun<'_>)]) -> Option<Chart> {
     let known = timed.iter().map(|(_, one)| known_times(one));
     let known: Vec<Vec<(f64, u64)>> = known.collect();
     let times = || known.iter().flatten().map(|(us, _)| *us);
     let least = times().min_by(f64::total_cmp)?;
     let largest = times().max_by(f64::total_cmp)?;
-    // Extend the range: a time on the boundary of two bins belongs to the upper bin.
+    // Extend the range, because a time on the boundary of two bins belongs to the upper bin.
     let (from, to) = (least / LEAST_RATIO, largest * LEAST_RATIO);
     let bins = ((to / from).ln() / LEAST_RATIO.ln())
         .clamp(1.0, MOST_BINS)

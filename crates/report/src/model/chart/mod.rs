@@ -108,7 +108,7 @@ impl Curve {
     }
 
     /// Returns the value at a position on the x axis, or `None` in a gap. At the boundary of two
-    /// steps, this is the value of the later one.
+    /// steps, returns the value of the later step.
     fn value_at(&self, at: f64) -> Option<f64> {
         if let CurveRole::Dots(_) = self.role {
             return self.points().find(|(x, _)| *x == at).map(|(_, y)| y);
@@ -177,7 +177,7 @@ pub(crate) enum AxisFit {
     FromZero(Quantity),
     /// Times: linear from zero, or logarithmic for a wide range.
     Times,
-    /// The values don't matter.
+    /// The given axis, regardless of the values.
     Given(Axis),
 }
 
@@ -240,7 +240,7 @@ impl Chart {
         }
     }
 
-    /// Extends the y axis to a level and draws it.
+    /// Draws a level, and extends the y axis if the level lies above it.
     pub(crate) fn with_level(mut self, at: f64, label: impl Into<String>) -> Self {
         if at > self.y.to {
             self.y = Axis::from_zero(at, self.y.quantity);
@@ -300,7 +300,7 @@ const LARGEST: f64 = 1e15;
 /// Maximum number of ticks on an axis; more labels would overlap on a phone.
 const STEPS: f64 = 5.0;
 
-/// Minimum ratio of the largest to the smallest time on a logarithmic axis.
+/// Minimum ratio of the largest to the smallest time for which the axis is logarithmic.
 const LOG_FROM: f64 = 20.0;
 
 /// Allowed tick intervals of a time axis, in seconds.
@@ -317,10 +317,10 @@ pub(crate) fn drawable(value: f64) -> bool {
 /// Quantity of the values on an axis, which decides how they are formatted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Quantity {
-    /// A count or a rate, with ticks such as `150k`.
+    /// A count or rate whose ticks are abbreviated, such as `150k`.
     #[default]
     Count,
-    /// A rate per second, with ticks such as `12,000`.
+    /// A rate per second whose ticks are written out, such as `12,000`.
     Rate,
     /// A number without unit, as given.
     Number,

@@ -22,7 +22,8 @@ use super::{
 use crate::model::figures::{extremes, seconds};
 use crate::model::names::NamedRun;
 
-/// Maximum share of the time axis for the warm-up. Per-second data of the warm-up is not recorded.
+/// Maximum length of the warm-up on the time axis, as a share of the measurement's length. The
+/// warm-up needs little room, because its per-second data is not recorded.
 const MAX_WARMUP: f64 = 0.2;
 
 /// Returns the charts of the given runs, or no charts if the runs have no per-second data.
@@ -70,7 +71,7 @@ pub(crate) fn charts(drawn: &[NamedRun<'_>], environment: &Environment) -> Vec<C
 fn connections_changed(run: &Run) -> bool {
     let mut all = run.series.iter().map(|row| row.open_connections);
     let first = all.next();
-    // The last second ends after all connections were closed.
+    // Skip the last second, because all connections are closed before it ends.
     all.rev().skip(1).any(|n| Some(n) != first)
 }
 
@@ -130,7 +131,7 @@ impl TimeAxis {
 
     /// Shades the parts outside the window, unless the runs have different windows.
     fn shade_outside_window(&mut self, runs: &[&Run], end: f64) {
-        // The drain at the end is too narrow to see.
+        // Ignore the drain at the end, which is too narrow to see.
         let outside = |run: &Run| run.window.from_s > 0.0 || run.window.to_s < end * 0.995;
         if !runs.iter().any(|run| outside(run)) {
             return;
@@ -239,7 +240,7 @@ fn fine_steps(run: &Run, fine: &FineThroughput) -> Vec<CurveStep> {
         to_s: f64::from(i + 1) * fine.step_s,
         value: Some(*ok as f64 / fine.step_s),
     });
-    // A step that the end of sending cuts off would look like a drop.
+    // Omit the step in which sending ends, because it would look like a drop.
     steps
         .filter(|step| step.to_s <= run.sending_s + 1e-6)
         .collect()
@@ -282,7 +283,8 @@ fn offered(drawn: &[NamedRun<'_>], end_s: f64) -> Option<Curve> {
     })
 }
 
-/// Returns one chart with all curves of a single run. For several runs, returns a chart per curve.
+/// For a single run, returns one chart with all curves. For several runs, returns a chart per
+/// curve.
 fn combined(
     drawn: &[NamedRun<'_>],
     title: &str,
@@ -316,7 +318,7 @@ fn response_times(time: &TimeAxis, drawn: &[NamedRun<'_>]) -> Vec<Chart> {
         ("p99.9", |row| row.p99_9_us),
         ("max", |row| row.max_us),
     ];
-    // Several runs have a chart for each percentile.
+    // If there are several runs, each percentile needs its own chart, so show only p50 and p99.
     let specs = match drawn {
         [_] => &all[..],
         _ => &[all[0], all[2]][..],
@@ -542,11 +544,12 @@ fn intensity(share: f64) -> u8 {
 /// Maximum number of steps in a curve; more would be narrower than a pixel.
 const MAX_STEPS: usize = 300;
 
-/// Maximum distance between consecutive steps, in seconds.
+/// Maximum time, in seconds, between two steps that count as adjacent.
 const ADJACENT_S: f64 = 1e-3;
 
-/// Minimum length of a step whose rate is meaningful, in seconds. Regular samples may be this
-/// short, so a step must also be less than half as long as the preceding one to count as too short.
+/// Minimum length, in seconds, of a step whose rate is meaningful. Regular samples may also be this
+/// short, so a step counts as too short only if it is also less than half as long as the preceding
+/// step.
 const SLIVER_S: f64 = 0.05;
 
 /// Method for merging several measurements into one step.
@@ -679,7 +682,8 @@ fn pieces(run: &Run, steps: &[CurveStep]) -> Vec<CurvePiece> {
     pieces
 }
 
-/// Returns the values as steps, in seconds since the start of the measurement.
+/// Returns the values of a metric as steps. Times are in seconds since the start of the
+/// measurement.
 fn steps(run: &Run, seen: &Observation) -> impl Iterator<Item = CurveStep> {
     let warmup_s = run.warmup.as_ref().map_or(0.0, |warmup| warmup.duration_s);
     let held = run.connections.held.as_ref();
@@ -767,8 +771,8 @@ fn is_left_out(metric: &Metric) -> bool {
     )
 }
 
-/// Returns the charts of metrics that change; those cited by verdicts come first. Also returns the
-/// names of metrics without a chart.
+/// Returns charts of up to [`MAX_CHARTS`] changing metrics, those cited by verdicts first. Also
+/// returns the names of the other changing metrics.
 pub(crate) fn observed_charts(drawn: &[NamedRun<'_>]) -> (Vec<Chart>, Vec<String>) {
     let Some(time) = TimeAxis::of(drawn) else {
         return (Vec::new(), Vec::new());
@@ -793,8 +797,8 @@ pub(crate) fn observed_charts(drawn: &[NamedRun<'_>]) -> (Vec<Chart>, Vec<String
     (first, charts.map(|(key, _)| metric_name(key)).collect())
 }
 
-/// Returns whether the drawn values differ by more than 2 % of the largest. A chart
-/// of flat curves adds no information.
+/// Returns whether the drawn values differ by more than 2 % of the largest value. A chart of flat
+/// curves adds no information.
 fn is_changing(curve: &Curve) -> bool {
     const FLAT: f64 = 0.02;
     let values: Vec<f64> = curve.values().collect();
@@ -860,7 +864,8 @@ fn with_metric_limit(chart: Chart, run: &Run, metric: &Metric) -> Chart {
     }
 }
 
-/// Maximum ratio of a limit to the highest throughput. A higher limit would flatten the curve.
+/// Maximum ratio of a limit to the upper end of the y axis for which the limit is drawn. A higher
+/// limit would flatten the curve.
 const FARTHEST_LIMIT: f64 = 2.0;
 
 /// Minimum share of a step that garbage collection must take for the step to be marked.
