@@ -45,7 +45,7 @@ fn main() {
     }
 }
 
-/// Returns whether PATH contains a program. Debian's daemons are in a directory that is only in
+/// Returns whether PATH contains a program. Debian installs daemons in a directory that is only in
 /// root's PATH.
 fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();

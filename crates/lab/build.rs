@@ -15,7 +15,7 @@ const DIRECTORIES: [&str; 4] = ["clients", "experiments", "stores", "systems"];
 /// Directories that builds create.
 const BUILT: [&str; 3] = ["__pycache__", "node_modules", "target"];
 
-/// File names of the manifests of systems, stores and clients. Builds create directories next to
+/// Names of the manifest files of systems, stores and clients. Builds create directories next to
 /// these files.
 const MANIFESTS: [&str; 3] = ["client.toml", "store.toml", "system.toml"];
 
@@ -53,11 +53,13 @@ fn main() -> io::Result<()> {
 }
 
 /// Adds all files in a directory and its subdirectories, except hidden files and build output.
-/// Returns whether no build writes to any of these directories.
+/// Returns whether all these directories contain only sources. Builds do not write to such
+/// directories.
 ///
-/// Cargo watches only such directories for new files. Cargo always watches subdirectories too, so
-/// if it watched a directory to which a build writes, each build of a system would cause a rebuild
-/// of floodmark. In the other directories, a unit test detects new files that are not embedded.
+/// Cargo is told to watch only such directories for new files. Cargo also watches their
+/// subdirectories. If it watched a directory to which a build writes, each build of a system would
+/// cause a rebuild of floodmark. In the other directories, a unit test detects new files that are
+/// not embedded.
 fn add_files(directory: &Path, files: &mut Vec<PathBuf>) -> io::Result<bool> {
     let mut has_only_sources = true;
     for entry in fs::read_dir(directory)? {
@@ -81,7 +83,8 @@ fn add_files(directory: &Path, files: &mut Vec<PathBuf>) -> io::Result<bool> {
     Ok(has_only_sources)
 }
 
-/// Appends a file. The header contains nothing about the host, so equal files give equal archives.
+/// Appends a file. The header contains no information about the host, so identical files produce
+/// identical archives.
 fn add_file(archive: &mut tar::Builder<Vec<u8>>, path: &Path, name: &Path) -> io::Result<()> {
     let content = fs::read(path)?;
     let is_program = fs::metadata(path)?.permissions().mode() & 0o111 != 0;

@@ -207,7 +207,7 @@ pub(crate) fn counter_result(
 /// The check is not evaluated if there are no numbers.
 #[must_use]
 pub fn sequence(numbers: &mut [DrawnNumber], context: &CheckContext<'_>) -> CheckResult {
-    // Equal triples are interchangeable, so the unstable sort is deterministic.
+    // Values with equal sort keys are identical, so the unstable sort is deterministic.
     numbers.sort_unstable_by_key(|n| (n.number, n.sent_ns, n.done_ns));
     let scan = scan(numbers, |number| *number);
     let mut faults = faults(&scan, context);

@@ -6,10 +6,10 @@
 //! so its state is the last number, and the condition becomes:
 //!
 //! 1. all numbers after the restart are larger than all acknowledged numbers (A ⊆ R). Otherwise,
-//!    the restart lost the numbers in between, and the server hands them out again;
-//! 2. at most one number is skipped for each unknown request (R ⊆ A ∪ U). A server that reserves
-//!    numbers in blocks may skip more at a restart;
-//! 3. before and after the restart, the numbers are those of a correct counter
+//!    the restart lost the latest acknowledged numbers, and the server hands them out again;
+//! 2. at most one number is skipped for each request with an unknown outcome (R ⊆ A ∪ U). A server
+//!    that reserves numbers in blocks may skip more at a restart;
+//! 3. the numbers before the restart and the numbers after it are each those of a correct counter
 //!    ([`crate::counter`]).
 //!
 //! The same holds between the last number of one round and the first number of the next.
@@ -126,9 +126,8 @@ pub fn crashed_scoring(
     bounds.finish(before, after, violations, state)
 }
 
-/// Splits responses into those to requests that were sent before the restart, and the others. The
-/// server process at the other end of the connection executes a request, so the send time decides,
-/// not the response time.
+/// Splits responses by whether their requests were sent before the restart. The send time of a
+/// request determines which server process executes it, so the response time does not matter.
 fn split<T>(
     responses: &mut [T],
     restarted_ns: Option<u64>,
@@ -248,7 +247,7 @@ impl Bounds<'_> {
         let earlier_unknown = round.earlier.map_or(0, |state| state.unknown);
         let mut slack = earlier_unknown.saturating_add(unknown);
         if let Some((low, high)) = before.range {
-            // Before a fresh start, an interrupted round may have sent arbitrarily many requests.
+            // An interrupted round before a fresh start may have sent arbitrarily many requests.
             let explained = (!round.is_fresh_start).then_some(slack);
             // If the last number before the round is unknown, any first number is correct.
             violations.extend(
@@ -341,7 +340,8 @@ impl Bounds<'_> {
     }
 }
 
-/// Maximum number of pending writes, which may still take effect. Each takes 24 bytes.
+/// Maximum number of pending writes, that is, of writes that may still take effect. Each takes 24
+/// bytes of memory.
 const MAX_PENDING: usize = 10_000_000;
 
 /// Operations of a crash round.

@@ -220,7 +220,8 @@ impl<'a> CounterHistory<'a> {
     }
 }
 
-/// Returns the value of a counter. A counter that does not exist yet counts as 0.
+/// Returns the counter value that an operation observed. A counter that does not exist yet has the
+/// value 0.
 fn observed(operation: &KeptOperation) -> u64 {
     match operation.kind() {
         OperationKind::ReadNothing => 0,

@@ -8,8 +8,8 @@ use floodmark_record::run::CheckResult;
 use floodmark_record::units::show_count;
 
 /// Returns the result of a check. `violation` describes a violation and contains its history. If
-/// there is nothing to check, `nothing` is the reason, and a check without a violation is not
-/// evaluated.
+/// there is nothing to check, `nothing` is the reason; a check without a violation then counts as
+/// not evaluated.
 pub(crate) fn result(
     name: &str,
     violation: Option<(String, Vec<String>)>,
@@ -77,7 +77,7 @@ pub(crate) fn history(
     let Some(last) = marked.iter().map(KeptOperation::done_ns).max() else {
         return Vec::new();
     };
-    // The operation farthest away in time comes first, so that a nearer one replaces it.
+    // The operation farthest away in time is at the top of the heap, so a nearer one replaces it.
     let mut nearest: BinaryHeap<(u64, [u64; 3])> = BinaryHeap::new();
     for operation in all.iter().filter(|operation| !marked.contains(operation)) {
         nearest.push((operation.sent_ns().abs_diff(last), operation.0));
@@ -97,7 +97,7 @@ pub(crate) fn history(
     }
     let mut lines = Vec::new();
     for (place, operation) in shown.iter().enumerate() {
-        // Do not mention operations before the first line or after the last one.
+        // Report skipped operations only between two lines.
         if place > 0 && skipped[place] > 0 {
             lines.push(format!("… {} more", show_count(skipped[place])));
         }

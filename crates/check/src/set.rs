@@ -2,7 +2,8 @@
 //! item is found.
 //!
 //! Each request inserts an item with a unique number. After the attempt, all items are read back.
-//! An insert with an unknown outcome may or may not be found. A refused insert must not be found.
+//! The item of an insert with an unknown outcome may or may not be found. The item of a refused
+//! insert must not be found.
 
 use floodmark_record::kept::SHOWN;
 use floodmark_record::operation::{KeptOperation, OperationKind};

@@ -11,8 +11,8 @@ use crate::text::show_processes;
 /// data is missing.
 type HostCheck = fn(&HostFacts) -> Option<HostFinding>;
 
-/// A topic and the function that checks it. The pair in the middle is the level and the text of the
-/// finding if data is missing.
+/// A topic and the function that checks it. If data is missing, the pair in the middle provides the
+/// level and the text of the finding.
 type DoctorCheck = (&'static str, (Level, &'static str), HostCheck);
 
 const NOT_AVAILABLE: (Level, &str) = (Level::Unknown, "not available on this host");
@@ -175,9 +175,9 @@ fn governor(facts: &HostFacts) -> Option<HostFinding> {
         return Some(fine("governor \"performance\" on all CPUs"));
     }
     let driver = frequency.driver.as_deref().unwrap_or("unknown");
-    // In active mode, these drivers change the frequency dynamically under "powersave". Other
-    // drivers use the lowest frequency (kernel documentation, admin-guide/pm: cpufreq,
-    // intel_pstate, amd-pstate).
+    // With the governor "powersave", these drivers (in active mode) change the frequency
+    // dynamically. Other drivers use the lowest frequency (kernel documentation, admin-guide/pm:
+    // cpufreq, intel_pstate, amd-pstate).
     let dynamic = matches!(driver, "intel_pstate" | "amd-pstate-epp" | "amd_pstate_epp");
     let mut level = Level::Note;
     let mut effect = "the CPU frequency follows the load: latencies are higher at low rates and in the first seconds";
@@ -475,7 +475,8 @@ fn conntrack(facts: &HostFacts) -> Option<HostFinding> {
     ))
 }
 
-/// The error codes `EPERM` and `ENOSYS`. Only Alpha, MIPS and SPARC have a different `ENOSYS`.
+/// The error codes `EPERM` and `ENOSYS`. The value of `ENOSYS` differs only on a few architectures,
+/// such as MIPS and SPARC.
 const EPERM: i32 = 1;
 const ENOSYS: i32 = 38;
 

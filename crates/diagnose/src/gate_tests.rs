@@ -154,7 +154,7 @@ fn takes_the_figures_of_alternating_loads_from_their_turns() {
         turns: vec![turns(1, 900), turns(2, 0), turns(4, 950)],
         ..planned(9)
     };
-    // The ordinary runs have another ratio.
+    // The ordinary runs have a different ratio.
     let record = pairs(&[2.0]);
     let alternating = |metric| GateRules {
         is_alternating: true,

@@ -19,7 +19,8 @@ use crate::why::is_limit;
 /// Minimum share of failed requests at which the failures matter more than the throughput.
 const FAILED_SHARE: f64 = 0.01;
 
-/// Minimum share of requests that get an ok response if the server keeps up with the offered rate.
+/// Minimum share of requests with an ok response at which the server counts as keeping up with the
+/// offered rate.
 pub(crate) const MET_SHARE: f64 = 0.99;
 
 /// Offered rate at which requests hardly queue, as a share of the maximum throughput.

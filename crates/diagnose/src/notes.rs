@@ -263,8 +263,8 @@ fn unused_addresses(run: &Run) -> Option<String> {
     })
 }
 
-/// Reports that run delay is not available. Without run delay, a thread that waits for a CPU looks
-/// idle.
+/// Reports that run delay is not available. Without run delay, a thread that is waiting for a CPU
+/// looks idle.
 fn unknown_run_delay(run: &Run) -> Option<String> {
     let threads = ClientThreads::of(&run.client.threads)?.used;
     if threads.runnable.is_some() {

@@ -16,12 +16,12 @@ const MIN_IN_FLIGHT: u64 = 5;
 const MIN_EXPECTED: f64 = 20.0;
 
 /// A server stall distorts means over the window if it takes at least this share of the window:
-/// half of the difference between full use and [`SATURATED`]. After a shorter stall, a resource
+/// half of the difference between full use and [`SATURATED`]. If the stall is shorter, a resource
 /// that is in use for at least 0.975 of the remaining time still counts as saturated.
 const MAX_STALLED: f64 = (1.0 - SATURATED) / 2.0;
 
-/// Returns the server stall of a run: a silence while at least [`MIN_IN_FLIGHT`] requests were in
-/// flight. Returns `None` if chance, slow requests or the client can explain the silence.
+/// Returns the server stall of a run: a silence during which at least [`MIN_IN_FLIGHT`] requests
+/// were in flight. Returns `None` if chance, slow requests or the client can explain the silence.
 ///
 /// Silences also occur if service times vary, or if requests end together because workers run in
 /// step. Such silences are shorter than the usual service time, or there are many of them.

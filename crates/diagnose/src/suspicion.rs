@@ -22,7 +22,7 @@ pub struct RecentFigures {
     pub lateness_p99_us: Option<f64>,
     /// 99th percentile of the response time in microseconds.
     pub response_p99_us: Option<f64>,
-    /// Load threads, summed over all agents.
+    /// Number of load threads across all agents.
     pub client_threads: u32,
     /// CPUs used by the client.
     pub client_cpus: f64,
@@ -37,8 +37,8 @@ pub struct RecentFigures {
 }
 
 impl RecentFigures {
-    /// Returns the CPUs that programs other than client, server and store use. Interrupts count as
-    /// programs.
+    /// Returns the CPUs that programs other than the client, the server and the store use.
+    /// Interrupts count as programs.
     #[must_use]
     pub fn other_cpus(&self) -> Option<f64> {
         let used = [Some(self.client_cpus), self.server_cpus, self.store_cpus];

@@ -145,10 +145,11 @@ fn worded(reasons: Vec<Reason>) -> Vec<Worded> {
 }
 
 /// Returns why the client did not send an open-model load as planned, or `None` if it did. `cpus`
-/// is the number of CPUs that the client may use. Whether the server kept up does not matter.
+/// is the number of CPUs that the client may use. The result does not depend on whether the server
+/// kept up.
 ///
-/// With `can_be_late`, late requests are not a fault. Set it if the response times are short enough
-/// for the caller's purpose, because they include the lateness.
+/// If `can_be_late` is set, late requests are not a fault. Response times include the lateness, so
+/// set `can_be_late` if they are short enough for the caller's purpose nevertheless.
 #[must_use]
 pub fn client_fault(run: &Run, cpus: u32, can_be_late: bool) -> Option<Reason> {
     let judged = &Judged {
@@ -204,8 +205,8 @@ impl ClientFaults {
         }
     }
 
-    /// Returns the validity of the load. `server` returns the reason why the server's behavior
-    /// invalidates a load that was sent as planned.
+    /// Returns the validity of the load. `server` returns the reason, if any, why the server's
+    /// behavior invalidates a load that was sent as planned.
     fn judge(self, server: impl FnOnce() -> Option<Reason>, notes: Vec<String>) -> Validity {
         let mut invalid = self.invalid;
         if invalid.is_empty() {
@@ -429,8 +430,9 @@ pub(crate) struct ClientThreads {
 }
 
 impl ClientThreads {
-    /// Computes the mean share of the time that the load threads were running, and the mean share
-    /// that they were runnable. Returns `None` if there are no load threads.
+    /// Computes the share of the time that the load threads were running and the share that they
+    /// were runnable, both averaged across the threads. Returns `None` if there are no load
+    /// threads.
     pub(crate) fn of(threads: &[ThreadUsage]) -> Option<Self> {
         let load = || threads.iter().filter(|t| t.drives_load && t.wall_s > 0.0);
         let n = load().count();

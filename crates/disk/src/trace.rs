@@ -213,8 +213,8 @@ impl Trace {
         sends.max().unwrap_or(0)
     }
 
-    /// Returns the bytes sent on each socket before the crash. Sends that had not returned are not
-    /// included.
+    /// Returns the bytes sent on each socket before the crash. Data of sends that had not yet
+    /// returned is excluded.
     #[must_use]
     pub fn sent_before(&self, at: u64) -> BTreeMap<u64, Vec<u8>> {
         self.sent(|call| call.ended <= at)
@@ -238,7 +238,7 @@ impl Trace {
         calls.filter_map(|(index, call)| Some((index, call.operation.changed_file()?, call)))
     }
 
-    /// Returns whether a call changed a file or a name in the watched directory.
+    /// Returns whether any call changed a file or a name in the watched directory.
     #[must_use]
     pub fn changes_directory(&self) -> bool {
         let mut operations = self.calls.iter().map(|call| &call.operation);

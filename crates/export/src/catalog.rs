@@ -190,7 +190,7 @@ fn of_targets<'a>(
         .collect()
 }
 
-/// Returns the series for each combination of target and phase.
+/// Returns the series for each combination of a target and a phase.
 fn of_phases<'a>(
     metrics: &'a LoadMetrics,
     series: impl Fn(&'a TargetTotals, &'a PhaseTotals) -> Vec<ExportedSeries<'a>>,

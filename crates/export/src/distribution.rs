@@ -17,7 +17,7 @@ pub(crate) struct TimeDistribution {
     /// Buckets of the times in seconds.
     pub(crate) exponential: ExponentialBuckets,
     classic: [u64; CLASSIC_BOUNDS_S.len()],
-    /// Number of times.
+    /// Number of recorded times.
     pub(crate) count: u64,
     /// Sum of the times in seconds, with an error of at most 0.05 %.
     pub(crate) sum_s: f64,
@@ -38,8 +38,8 @@ impl TimeDistribution {
         }
     }
 
-    /// Returns the upper boundary of each classic bucket in seconds, and the number of times up to
-    /// it.
+    /// Returns the upper boundary of each classic bucket in seconds, and the number of recorded
+    /// times up to this boundary.
     pub(crate) fn classic(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
         let bounds = CLASSIC_BOUNDS_S.into_iter();
         bounds.zip(&self.classic).scan(0, |sum, (bound, count)| {

@@ -20,7 +20,7 @@ pub const PUSH_INTERVAL: Duration = Duration::from_secs(5);
 /// Name of the exporter's thread, at most 15 bytes.
 const THREAD_NAME: &str = "metrics";
 
-/// Where metrics go.
+/// Destinations of the metrics.
 #[derive(Debug, Clone, Default)]
 pub struct ExportTargets {
     /// Address of the endpoint for Prometheus.
@@ -29,7 +29,7 @@ pub struct ExportTargets {
     pub collector: Option<OtlpUrl>,
 }
 
-/// The exporter cannot start.
+/// Reason why the exporter cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
     /// The endpoint's address is not available.
@@ -54,7 +54,7 @@ struct PushSummary {
     reason: String,
 }
 
-/// Exports the metrics of a command's runs, on a thread of its own.
+/// Exports the metrics of a command's runs, on a separate thread.
 #[derive(Debug)]
 pub struct Exporter {
     shared: Arc<SharedMetrics>,
@@ -111,7 +111,8 @@ impl Exporter {
             .map(|address| format!("http://{address}{METRICS_PATH}"))
     }
 
-    /// Updates the metrics with an event. Returns a warning once, after the first push has failed.
+    /// Updates the metrics with an event. Returns a warning once, after a push has failed for the
+    /// first time.
     pub fn on(&self, event: &Event) -> Option<String> {
         let reason = self.shared.on(event)?;
         let url = self.collector.as_ref()?;
@@ -125,7 +126,7 @@ impl Exporter {
     /// Returns a message if pushes failed.
     #[must_use]
     pub fn finish(self) -> Option<String> {
-        // The thread has ended only if it panicked.
+        // Sending fails only if the thread has panicked.
         let _ = self.stop.send(());
         let summary = self.thread.join().unwrap_or_default();
         let url = self.collector?;
@@ -191,7 +192,7 @@ fn run(
         pusher.push().await;
         pusher.summary
     });
-    // Do not wait for a slow name server.
+    // Do not wait for a name lookup that has not finished.
     runtime.shutdown_background();
     summary
 }

@@ -11,7 +11,7 @@ use floodmark_stats::Histogram;
 
 use crate::distribution::TimeDistribution;
 
-/// Maximum number of targets with their own series. All further targets share one.
+/// Maximum number of targets with their own series. All further targets share one set of series.
 const MAX_TARGETS: usize = 100;
 
 /// System, trial and workload of the series that further targets share.
@@ -88,7 +88,7 @@ pub(crate) struct CurrentRun {
     pub(crate) target: LoadTarget,
     pub(crate) is_open: bool,
     pub(crate) state: RunState,
-    /// Requests sent so far, minus those that ended.
+    /// Requests sent so far, minus those that have ended.
     pub(crate) in_flight: u64,
     pub(crate) open_connections: u64,
 }
@@ -170,7 +170,7 @@ impl LoadMetrics {
     }
 }
 
-/// Totals of one phase (warm-up or measurement) over all runs of a target.
+/// Totals of one phase (warm-up or measurement) across all runs of a target.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PhaseTotals {
     pub(crate) counts: Counts,

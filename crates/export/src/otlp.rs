@@ -38,7 +38,7 @@ pub struct OtlpUrl {
 /// Reason why metrics cannot be sent to a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum OtlpUrlError {
-    /// Not a URL with a host.
+    /// The text is not a URL with a host.
     #[error("not a URL with a host; use a URL such as http://127.0.0.1:4318")]
     Invalid,
     /// The URL has no scheme, or its scheme is neither http nor https.
@@ -168,7 +168,7 @@ pub(crate) struct Resource {
 }
 
 impl Resource {
-    /// Describes this process, whose metrics start now.
+    /// Describes this process, with metrics that cover the time from now on.
     pub(crate) fn starting_now() -> Self {
         Resource {
             pid: std::process::id(),

@@ -392,8 +392,8 @@ fn histogram_message(times: &TimeDistribution) -> HistogramMessage {
     }
 }
 
-// The messages of Prometheus's data model (`io.prometheus.client`, metrics.proto), without the
-// fields that floodmark never sets.
+// The messages of Prometheus's data model (`io.prometheus.client`, metrics.proto). Fields that
+// floodmark never sets are omitted.
 
 #[derive(Clone, PartialEq, prost::Message)]
 struct FamilyMessage {

@@ -179,8 +179,8 @@ fn scratch(directory: Option<&Path>) -> Result<Scratch, Ending> {
         Some(directory) => directory.to_owned(),
         None => {
             let directory = own_memory().map_err(Ending::usage)?.join("disk");
-            // Remove the directories of killed processes. A directory that cannot be removed does
-            // no harm.
+            // Remove the directories that killed processes left behind. A directory that cannot be
+            // removed does no harm.
             let _ = sweep_directories(&directory);
             directory
         }

@@ -97,7 +97,8 @@ impl Files {
             .filter_map(|(flag, path)| Some((flag, path.as_deref()?)))
     }
 
-    /// Checks that no output file needs runs, because a result with crash rounds has none.
+    /// Checks that no output format requires runs, because a result with crash rounds contains
+    /// none.
     ///
     /// # Errors
     /// Fails if `--csv` or `--hdr` is set.
@@ -117,8 +118,8 @@ impl Files {
         self.named().any(|(_, path)| is_stdout(path))
     }
 
-    /// Writes a run's record to each file. `saved` is the result directory, or `None` if the result
-    /// was not saved. `fault` returns the fault of a run.
+    /// Writes the record of a measurement to each output file. `saved` is the result directory, or
+    /// `None` if the result was not saved. `fault` returns the fault of a run.
     ///
     /// # Errors
     /// Fails if a file cannot be written. If the result was saved, the message contains a command

@@ -47,7 +47,7 @@ pub struct SlowArgs {
     pids: Vec<u32>,
 }
 
-/// Pauses the processes until stdin is closed.
+/// Pauses the processes periodically until stdin is closed.
 pub fn slow(args: &SlowArgs) -> Result<(), Ending> {
     // Handle signals, so that no process remains paused.
     let stop = stop_on_signals()?;

@@ -96,7 +96,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// Attaches each negative number to the flag before it (`-c=-1`). Otherwise, clap reports the
+/// Attaches each negative number to the flag before it (`-c=-1`). Otherwise, clap would report the
 /// number as an unknown flag.
 fn attach_negative_numbers(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut attached: Vec<OsString> = Vec::new();

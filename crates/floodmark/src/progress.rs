@@ -52,7 +52,7 @@ pub struct Progress<'a> {
     search: Option<CapacityEvents>,
     /// The planned attempts of an experiment.
     schedule: Option<TrialSchedule>,
-    /// Number of tuning steps that were shown, or were already known when the tuning run was
+    /// Number of tuning steps that have been shown or were already known when the tuning run was
     /// resumed.
     tuning_steps: Option<usize>,
     /// Whether a progress line is visible on the terminal.
@@ -94,7 +94,7 @@ impl<'a> Progress<'a> {
             self.on_problem(&warning);
         }
         self.begin_attempt(event);
-        // Without a terminal, a line per attempt is sufficient.
+        // If the output is not a terminal, one line per attempt is sufficient.
         let is_plain = matches!(self.painter, Painter::Lines(_));
         if matches!(self.painter, Painter::Quiet) || (is_plain && self.kind == LineKind::Attempts) {
             return;

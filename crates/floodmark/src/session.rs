@@ -73,12 +73,12 @@ pub trait Measurement {
         )
     }
 
-    /// Returns the function that finds the fault of a run for JUnit.
+    /// Returns the function that finds the fault of a run for the JUnit report.
     fn fault(&self) -> &RunFault<'_> {
         &endings::run_fault
     }
 
-    /// Returns the endings that follow from the record.
+    /// Returns each [`Ending`] that follows from the record.
     fn endings(&self, record: &Record) -> Vec<Ending>;
 }
 

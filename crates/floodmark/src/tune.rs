@@ -179,7 +179,7 @@ fn is_complete(record: &Record) -> bool {
     tuning.is_some_and(|tuning| tuning.ended == TuningEnd::Complete)
 }
 
-/// Returns an [`Ending`] if no setting was chosen because no setting has a valid figure.
+/// Returns an [`Ending`] if no setting was chosen, because no setting gave a valid figure.
 fn no_result(record: &Record, tuning: &Tuning) -> Option<Ending> {
     if tuning.chosen.is_some() {
         return None;

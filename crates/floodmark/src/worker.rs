@@ -117,7 +117,7 @@ fn write_line(line: &[u8]) -> io::Result<()> {
     stdout.flush()
 }
 
-/// Reads a line from stdin. Returns an empty text at the end of stdin.
+/// Reads a line from stdin. Returns an empty string at the end of stdin.
 fn read_line() -> Result<String, Ending> {
     let mut line = String::new();
     let read = io::stdin().lock().read_line(&mut line);

@@ -108,10 +108,11 @@ pub fn permit() -> io::Result<()> {
     fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
 }
 
-/// The client's private address (RFC 1918), in a namespace without other addresses.
+/// The client's private address (RFC 1918). The namespace is isolated, so the address cannot
+/// conflict with the host's networks.
 pub const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
 
-/// The server's private address, in a namespace without other addresses.
+/// The server's private address, in the same subnet.
 pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 2);
 
 /// Length of the network prefix in bits.

@@ -80,7 +80,7 @@ impl Cpus {
     /// Returns the CPUs that this thread may run on.
     ///
     /// # Errors
-    /// The kernel supports more CPUs than [`CpuSet`] holds.
+    /// The kernel supports more CPUs than [`CpuSet`] can represent.
     pub fn allowed() -> io::Result<Self> {
         Ok(Cpus(sched_getaffinity(None)?))
     }

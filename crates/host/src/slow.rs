@@ -113,7 +113,7 @@ impl Drop for Slowed {
 pub struct ProcessSet(Vec<OwnedFd>);
 
 impl ProcessSet {
-    /// Opens descriptors for the processes that have not ended.
+    /// Opens a pidfd for each process that has not ended.
     ///
     /// # Errors
     /// A PID is 0, the kernel has no pidfd_open (before Linux 5.3), or too many files are open.
@@ -240,7 +240,7 @@ mod tests {
         set.signal(Signal::KILL).unwrap();
         assert!(set.wait(Duration::from_secs(30)).unwrap());
         sleeping.wait().unwrap();
-        // A signal to an ended process has no effect.
+        // A signal to a process that has ended has no effect.
         set.signal(Signal::KILL).unwrap();
         assert!(ProcessSet::open(&[0]).is_err());
     }

@@ -54,7 +54,7 @@ pub(crate) fn run_load(
             runs.take(agent, event);
         }
         AgentsEvent::Merged(event) => {
-            // Skip the last row if it is too short for any agent to have a rate.
+            // Skip the last row if it is too short to compute a rate for any agent.
             if matches!(*event, Event::Second(_)) && rates.iter().any(Option::is_some) {
                 let none = vec![None; rates.len()];
                 let ok_per_s = std::mem::replace(&mut rates, none);
@@ -68,7 +68,8 @@ pub(crate) fn run_load(
     end.failure
 }
 
-/// Returns the ok responses per second of `row`, or `None` if the row is too short for a rate.
+/// Returns the ok responses per second of `row`, or `None` if the row is too short to compute a
+/// rate.
 fn ok_per_s(row: &SecondRow) -> Option<f64> {
     const MIN_LENGTH_S: f64 = 0.1;
     let length_s = row.to_ns.saturating_sub(row.from_ns) as f64 / 1e9;

@@ -60,7 +60,7 @@ fn counts(seconds: u64) -> Counts {
     }
 }
 
-/// Returns one second of a phase in which every request was sent late by the given time.
+/// Returns one second of a phase in which every request was sent `late_ns` late.
 fn second(phase: Phase, index: u64, late_ns: u64) -> Event {
     let times = |ns: u64| {
         let mut times = Histogram::new();

@@ -99,9 +99,9 @@ pub struct Attempts<'a> {
     pub run: RunId,
     /// Where the client runs.
     pub side: &'a ProcessPlacement,
-    /// Placement of client and server, if requested. Each attempt records the placement.
+    /// Placement of the client and the server, if requested. Each attempt records the placement.
     pub place: Option<&'a Placement>,
-    /// Process id of the delay proxy, if any. Each attempt records the proxy's CPU time.
+    /// PID of the delay proxy, if any. Each attempt records the proxy's CPU time.
     pub proxy: Option<u32>,
     /// What to monitor during the attempts.
     pub monitoring: Monitoring<'a>,
@@ -109,7 +109,7 @@ pub struct Attempts<'a> {
     pub exits: Option<&'a ExitMonitor>,
     /// The server's log, if its error lines are counted.
     pub log: Option<&'a RefCell<ServerLog>>,
-    /// Ends the attempts early.
+    /// Stop flag that ends the attempts early.
     pub stop: &'a Stop,
     /// The agents that divide the load; `None` if one worker on this host sends it.
     pub agents: Option<&'a AgentsSetting<'a>>,

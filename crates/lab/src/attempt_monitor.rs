@@ -38,7 +38,7 @@ pub struct AttemptMonitor<'a> {
     store: Option<UsedCpu>,
     /// CPU time used on the client's host at the last event.
     host: Option<HostCpu>,
-    /// Process ids of the client's agents on this host; empty if the client is a single process.
+    /// PIDs of the client's agents on this host; empty if the client is a single process.
     agents: Vec<u32>,
     /// Whether the client runs on other hosts.
     is_elsewhere: bool,
@@ -90,7 +90,8 @@ impl<'a> AttemptMonitor<'a> {
         if let Ok(sampler) = &self.sampler {
             match event {
                 Event::Second(_) => {
-                    // The host's figures explain the client's figures only on the same host.
+                    // The host's figures explain the client's figures only if the client runs on
+                    // this host.
                     let live = sampler.live();
                     let host = live.host.filter(|_| !self.is_elsewhere);
                     used = [

@@ -45,7 +45,7 @@ pub enum BundleError {
     },
 }
 
-/// Returns the paths of the embedded files, relative to the repository.
+/// Returns the paths of the embedded files, relative to the repository's root directory.
 pub fn paths() -> Vec<String> {
     let mut archive = Archive::new(GzDecoder::new(ARCHIVE));
     let entries = archive.entries().into_iter().flatten().flatten();

@@ -26,7 +26,7 @@ const MEMORY: &str = "/dev/shm";
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
-    /// The flag that named the directory.
+    /// The command-line flag that specified the directory.
     flag: &'static str,
     events: File,
     /// Length of the complete events in the file, in bytes.
@@ -59,7 +59,7 @@ impl Directory {
     }
 
     /// Opens an existing result for appending and removes an incomplete last event. `flag` is the
-    /// command-line flag that named the directory.
+    /// command-line flag that specified the directory.
     ///
     /// # Errors
     /// The directory contains no result, is in use, or cannot be written.
@@ -215,8 +215,8 @@ fn own_directory_in(parent: &Path) -> Result<PathBuf, FileError> {
     Ok(path)
 }
 
-/// Returns the current user's directory in memory, or in the temporary directory if the host has no
-/// memory-backed directory.
+/// Returns the current user's memory-backed directory. If the host has none, returns the directory
+/// of [`own_temporary`].
 ///
 /// # Errors
 /// See [`own_temporary`].
@@ -246,7 +246,7 @@ fn own_directory(path: &Path, user: u32) -> io::Result<()> {
     Err(io::Error::other(wrong))
 }
 
-/// Removes all results except the latest ones (by name). Keeps results whose names end with the id
+/// Removes all results except the latest ones (by name). Keeps results whose names end with the PID
 /// of a running process.
 fn remove_old(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else {

@@ -1,5 +1,5 @@
 //! Folds `events.jsonl` into the record. Also folds the events of a single run while its load is
-//! sent.
+//! being sent.
 //!
 //! The file is read twice, so that memory use does not grow with the run's length. The first pass
 //! reads everything except histograms and determines the windows. The second pass adds up the
@@ -31,8 +31,8 @@ use crate::run_figures::{
     FigureWindow, StepTimes, WindowTimes, cpu_too_short, cpu_used, fill_cpus, groups, saturation_of,
 };
 
-/// Environment variable that sets the validity in tests. Otherwise, other load on the host could
-/// invalidate a test's run.
+/// Environment variable that sets the validity in tests. Without it, other programs on the host
+/// could invalidate a test's runs.
 const TEST_VALIDITY: &str = "FLOODMARK_TEST_VALIDITY";
 
 /// Names of the judges whose versions the record lists.
@@ -184,7 +184,7 @@ fn compare(record: &mut Record) {
     }
 }
 
-/// Judges a run. Agents have been judged already.
+/// Judges a run. Its agents have already been judged.
 fn validity(run: &Run, cpus: u32, expected: &[String]) -> Validity {
     let judged = floodmark_diagnose::validity(run, cpus, expected);
     if run.client.name.is_some() || !run.agents.is_empty() {
@@ -194,7 +194,8 @@ fn validity(run: &Run, cpus: u32, expected: &[String]) -> Validity {
     }
 }
 
-/// Replaces the status of a floodmark client by [`TEST_VALIDITY`] in debug builds.
+/// In debug builds, replaces the validity of a floodmark client with the one that [`TEST_VALIDITY`]
+/// sets.
 pub(crate) fn test_validity(judged: Validity) -> Validity {
     if !cfg!(debug_assertions) {
         return judged;
@@ -218,7 +219,7 @@ pub(crate) fn test_fault(fault: Option<Reason>) -> Option<Reason> {
     fault.filter(|_| !is_test)
 }
 
-/// Computes the figures of a run, except its judgements.
+/// Computes the figures of a run, but does not judge the run.
 pub(crate) fn fold_run(mut run: RunEvents, window: FigureWindow, times: &WindowTimes) -> Run {
     let rows = run.rows.iter_mut().map(|row| &mut row.figures);
     fill_cpus(rows, &run.observed);

@@ -19,8 +19,8 @@ use crate::directory::Directory;
 use floodmark_workers as workers;
 
 /// Minimum and maximum length of a window, in seconds. Lengths are whole seconds, because the
-/// worker counts per second. Even a slow server sends several hundred responses in a window, and
-/// all windows together take at most two minutes.
+/// worker reports counts per second. Even a slow server sends several hundred responses in a
+/// window, and all windows together take at most two minutes.
 const WINDOW_S: (f64, f64) = (1.0, 4.0);
 
 /// Minimum and maximum duration of the load before a window, in seconds. During this time,
@@ -28,8 +28,8 @@ const WINDOW_S: (f64, f64) = (1.0, 4.0);
 /// would include the responses to earlier requests.
 const LEAD_S: (f64, f64) = (1.0, 4.0);
 
-/// Minimum length of a window, in mean service times. With twice the connections, the service time
-/// doubles. The window is then three service times long, which is still enough.
+/// Minimum length of a window, in mean service times. If a perturbation doubles the connections,
+/// the service time doubles. The window is then three service times long, which is still enough.
 const SERVICE_TIMES: f64 = 6.0;
 
 /// Minimum warm-up of a second server, in seconds.
@@ -41,8 +41,8 @@ const ROUNDS: usize = 3;
 /// Number (`{seq}`) of the first request. It is larger than all numbers in the run.
 const FIRST_NUMBER: u64 = 1 << 40;
 
-/// Time for which the requests in flight must keep a process busy while another process is paused,
-/// in seconds.
+/// Time, in seconds, for which the requests in flight must keep a process busy while another
+/// process is paused.
 const BRIDGED_S: f64 = 0.004;
 
 /// Maximum number of connections that bridge pauses, as a multiple of the run's connections.
@@ -59,14 +59,14 @@ pub struct PerturbationTest<'a> {
     pub anchors: &'a [TrustAnchor],
     /// Where the client runs.
     pub side: &'a ProcessPlacement,
-    /// Process id of the server, if it may be slowed.
+    /// PID of the server, if the server may be slowed.
     pub server: Option<u32>,
-    /// Process id of the store, if it may be slowed.
+    /// PID of the store, if the store may be slowed.
     pub store: Option<u32>,
     /// A second server with a doubled setting. The string describes the setting and both values;
     /// the plan defines the server's load.
     pub doubled: Option<(&'a str, &'a Plan)>,
-    /// Ends the test early.
+    /// Stop flag that ends the test early.
     pub stop: &'a Stop,
 }
 

@@ -27,8 +27,9 @@ const PAGE: &str = "{page}";
 /// Maximum number of pages.
 const MAX_PAGES: u64 = 1_000_000;
 
-/// Maximum number of items found per item sent. Beyond it, the server is assumed to never return an
-/// empty page. The limit leaves room to report duplicates, such as each item stored twice.
+/// Maximum number of items found per item sent. If more items are found, the server is assumed to
+/// never return an empty page. The limit leaves room to report duplicates, such as each item stored
+/// twice.
 const MAX_COPIES: u64 = 10;
 
 /// A set on a server.
@@ -137,9 +138,9 @@ impl<'a> SetReader<'a> {
 
     /// Reads all items. `sent` is an upper bound on the number of items sent to the server.
     ///
-    /// The server may still execute inserts. If it does so between two pages, the later pages
-    /// shift, and an item can be missing or occur twice. All pages are therefore read again until
-    /// two consecutive passes return the same items.
+    /// The server may still be executing inserts. If it executes one between two pages, the later
+    /// pages shift, and an item can be missing or occur twice. All pages are therefore read again
+    /// until two consecutive passes return the same items.
     ///
     /// # Errors
     /// A page cannot be read, the pages do not end, the items keep changing for longer than the

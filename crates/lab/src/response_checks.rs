@@ -18,7 +18,7 @@ use floodmark_record::units::show_count;
 
 use crate::run_events::RunEvents;
 
-/// Maximum number of operations that a check of an API keeps in memory, 24 bytes each.
+/// Maximum number of operations that an API check keeps in memory. Each takes 24 bytes.
 const MAX_OPERATIONS: u64 = 100_000_000;
 
 /// Responses of one server process in all attempts so far. Each number may occur only once.
@@ -29,7 +29,7 @@ pub struct ResponsesSoFar {
     operations: Vec<KeptOperation>,
     /// Items of a set that were found after the latest attempt.
     found: FoundItems,
-    /// Expected totals over all attempts.
+    /// Expected totals across all attempts.
     line: Option<TotalLine>,
     scored: ScoringSummary,
     unknown: u64,
@@ -192,9 +192,9 @@ fn found_items(
     })
 }
 
-/// Returns how many requests, including those of the warm-up, may have used up a dispatcher number
-/// that no response contained. A 5xx response may follow a completed write, for example after a
-/// journal timeout.
+/// Returns the number of requests, including those of the warm-up, that may have used up a
+/// dispatcher number although no response contained this number. A 5xx response may follow a
+/// completed write, for example after a journal timeout.
 pub(crate) fn unknown(end: &WorkerEnd) -> u64 {
     let counts = end.warmup_counts.iter().chain([&end.counts]);
     let unknown = counts.map(|counts| {

@@ -1,4 +1,4 @@
-//! Reads the event stream of a result directory, and folds its crash rounds into a result per
+//! Reads the event stream of a result directory, and folds its crash rounds into one result per
 //! trial.
 
 use std::fs::File;
@@ -32,7 +32,7 @@ pub struct ResultEvents {
     pub opened: Option<(ToolInfo, Environment)>,
     /// The experiment, if the result belongs to an experiment.
     pub experiment: Option<ExperimentDescription>,
-    /// Each time the result was resumed.
+    /// One entry for each time the result was resumed.
     pub resumed: Vec<Resumed>,
     /// One-line messages about skipped systems, trials and steps.
     pub skipped: Vec<String>,
@@ -62,7 +62,7 @@ impl ResultEvents {
         Ok(all)
     }
 
-    /// Reads the events of a result that will be resumed.
+    /// Reads the events of a result that is about to be resumed.
     ///
     /// # Errors
     /// Fails like [`ResultEvents::read`]. The error is a message for the command line.
@@ -183,7 +183,8 @@ pub struct CrashEvents {
 }
 
 impl CrashEvents {
-    /// Adds a start of a trial's rounds. A resumed trial has several starts.
+    /// Records that a trial's rounds have started. The rounds of a resumed trial start more than
+    /// once.
     pub fn begin(all: &mut Vec<Self>, began: CrashBegan) {
         let mut trials = all.iter_mut();
         match trials.find(|trial| trial.began.trial == began.trial) {

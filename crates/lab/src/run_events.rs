@@ -44,9 +44,9 @@ pub struct RunEvents {
     pub driven_by: Option<String>,
     pub client: Option<ClientRan>,
     pub observed: Observed,
-    /// CPU time that the server used in the second of the next row.
+    /// CPU time that the server used in the second that the next row covers.
     server_used: Option<ServerUsed>,
-    /// CPU time that the store used in the second of the next row.
+    /// CPU time that the store used in the second that the next row covers.
     store_used: Option<ServerUsed>,
     pub missing: Vec<String>,
     /// Throughput with and without a perturbation, measured after the run.
@@ -222,7 +222,7 @@ impl RunEvents {
         }
     }
 
-    /// Returns the counts of a group in a mix over the whole measurement.
+    /// Returns the counts of a group in a mix for the whole measurement.
     pub fn group_counts(&self, group: usize) -> Counts {
         self.sum(|row| row.groups.get(group).map(|group| &group.counts))
     }
@@ -399,8 +399,8 @@ impl Silences {
         });
     }
 
-    /// Summarizes the silences of a sending window that ends at `end_ns`. Excludes a silence that
-    /// no response follows, because the server may have stopped responding.
+    /// Summarizes the silences of a sending window that ends at `end_ns`. Excludes a silence after
+    /// which no response arrived, because the server may have stopped responding.
     pub fn until(&self, end_ns: u64) -> Option<Silence> {
         let within: Vec<(&SilentParts, u64)> = self
             .ended
@@ -487,8 +487,8 @@ pub fn fill_from_client(run: &mut Run, ran: ClientRan) {
     };
 }
 
-/// Returns ok responses per second: the rate that the client prints, times the share of ok
-/// responses. If the client prints no rate, divides the ok responses by the run's length.
+/// Returns the number of ok responses per second: the rate that the client prints, times the share
+/// of ok responses. If the client prints no rate, divides the ok responses by the run's length.
 fn client_throughput(said: &PrintedFigures, wall_s: f64) -> Option<f64> {
     let counts = client_counts(said);
     let answers = said.answers.filter(|answers| *answers > 0)?;
@@ -582,7 +582,7 @@ mod tests {
     const PART_NS: u64 = 100_000_000;
 
     /// Returns `(from_s, to_s, in_flight, total_s)` for a window of `end` parts. Each element of
-    /// `parts` is the number of requests sent and the number of ok responses.
+    /// `parts` consists of the number of requests sent and the number of ok responses.
     fn silence(phase: Phase, parts: &[(u64, u64)], end: u64) -> Option<(f64, f64, u64, f64)> {
         let mut silences = Silences::default();
         for (i, (sent, ok)) in (0..).zip(parts) {

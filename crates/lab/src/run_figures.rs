@@ -82,7 +82,7 @@ impl FigureWindow {
         middle_s >= self.window.from_s && (ends_with_run || middle_s < self.window.to_s)
     }
 
-    /// Returns a count's mean per second within the window, or `None` if the window is empty.
+    /// Returns the mean of a count per second within the window, or `None` if the window is empty.
     pub fn per_second(&self, run: &RunEvents, of: impl Fn(&SecondRow) -> u64) -> Option<f64> {
         let length_s = self.window.to_s - self.window.from_s;
         let rows = run.rows.iter().map(|row| &row.row);
@@ -315,7 +315,7 @@ impl<'a> CpuSeries<'a> {
     /// was sampled.
     fn cpus(&self, from_s: f64, to_s: f64) -> Option<(f64, f64)> {
         let at = |s: f64| self.from_ms + s * 1e3;
-        // Sampling may end before the last second.
+        // Sampling may end before the end of the last second.
         let (from_ms, to_ms) = (
             at(from_s).max(self.sampled_from_ms),
             at(to_s).min(self.to_ms),
@@ -348,7 +348,7 @@ pub fn cpu_used(observed: &Observed, role: Role, sent: u64) -> Option<Server> {
 }
 
 /// Returns the length of a sampling step, in ms, if the measurement was shorter than one step. In
-/// this case, the CPU use of server and store is unknown.
+/// this case, the CPU use of the server or the store is unknown.
 pub fn cpu_too_short(observed: &Observed) -> Option<u64> {
     let roles = [Role::Server, Role::Store].into_iter();
     let mut series = roles.filter_map(|role| CpuSeries::of(observed, role));
@@ -356,8 +356,8 @@ pub fn cpu_too_short(observed: &Observed) -> Option<u64> {
     Some(short.user.step_ms)
 }
 
-/// Adds the CPU use of server and store to a run's rows. Rows without sampled series keep the CPU
-/// use from the events.
+/// Adds the CPU use of the server and the store to a run's rows. Rows without sampled series keep
+/// the CPU use from the events.
 pub fn fill_cpus<'a>(rows: impl IntoIterator<Item = &'a mut SeriesRow>, observed: &Observed) {
     let (server, store) = (
         CpuSeries::of(observed, Role::Server),

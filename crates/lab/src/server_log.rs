@@ -113,7 +113,7 @@ fn quote(line: Option<String>) -> String {
     })
 }
 
-/// Returns the end of a log, without its first `from` bytes.
+/// Returns the end of a log, excluding the log's first `from` bytes.
 fn tail(log: &Path, from: u64) -> String {
     let read = || -> io::Result<Vec<u8>> {
         let mut file = File::open(log)?;

@@ -17,7 +17,7 @@ use crate::state::{BracketStep, LiveState, SearchProgress, TrialList, TrialProgr
 /// Minimum terminal size for the full layout, in columns and rows.
 const WIDE: (u16, u16) = (80, 24);
 
-/// Everything that one drawing needs.
+/// Everything that is needed to draw the view once.
 pub(crate) struct Page<'a> {
     pub(crate) state: &'a LiveState,
     /// The last messages, oldest first.
@@ -168,7 +168,7 @@ const FIGURES: u16 = 7;
 fn draw_wide(page: &Page<'_>, area: Rect, buffer: &mut Buffer) {
     let state = page.state;
     let suspicion = page.suspicion();
-    // The other three rows are the heading, the progress bar and the keys.
+    // The heading, the progress bar and the keys take one row each.
     let spare = area.height - FIGURES - COUNTS - 3 - u16::from(suspicion.is_some());
     // Without lists (as in `tune`), only the messages show progress, so they get more rows.
     let has_lists = !state.trials.trials.is_empty() || state.search.is_some();
@@ -277,7 +277,7 @@ fn draw_narrow(page: &Page<'_>, area: Rect, buffer: &mut Buffer) {
     put(buffer, keys, [page.keys()]);
 }
 
-/// Returns the position in the schedule, or the URL outside experiments.
+/// Returns the position in the schedule, or the URL if the load does not belong to an experiment.
 fn position(page: &Page<'_>) -> Line<'static> {
     let url = page.state.run.as_ref().map(|run| run.heading[0].as_str());
     let text = match page.state.position.as_str() {
@@ -455,8 +455,8 @@ fn draw_cpus(page: &Page<'_>, run: &RunProgress, area: Rect, buffer: &mut Buffer
     );
 }
 
-/// Returns how many CPUs client, server, store and other programs each used in the last second.
-/// Omits those whose use is unknown.
+/// Returns how many CPUs the client, the server, the store and other programs each used in the last
+/// second. Omits those whose use is unknown.
 fn used_cpus(run: &RunProgress) -> Vec<(&'static str, f64)> {
     if run.history.is_empty() {
         return Vec::new();

@@ -18,8 +18,8 @@ use floodmark_stats::Histogram;
 /// accurate only to a few milliseconds.
 const MIN_LENGTH_S: f64 = 0.1;
 
-/// Without a terminal, one line is printed for this many reports on opened connections. About two
-/// reports arrive per second.
+/// Number of reports of opened connections per printed line if the output is not a terminal. About
+/// two reports arrive per second.
 const REPORTS_PER_LINE: u32 = 10;
 
 /// Maximum number of seconds in the throughput history. The oldest second is dropped first.
@@ -28,8 +28,8 @@ const MAX_HISTORY: usize = 512;
 /// Number of seconds on which a suspicion is based. A single slow second is not enough.
 const RECENT_S: usize = 3;
 
-/// Maximum length of a run that prints a line every 5 s if there is no terminal. Longer runs print
-/// a line every 10 s.
+/// Maximum length, in seconds, of a run for which a line is printed every 5 s if the output is not
+/// a terminal. For longer runs, a line is printed every 10 s.
 const SHORT_RUN_S: f64 = 60.0;
 
 const SHORT_INTERVAL_S: f64 = 5.0;
@@ -58,7 +58,7 @@ pub(crate) struct RunProgress {
     length_s: Option<f64>,
     requests: Option<u64>,
     steps: Vec<RateStep>,
-    /// Whether the rate changes. If so, the intended rate is shown.
+    /// Whether the plan changes the rate during the load. If so, the intended rate is also shown.
     has_profile: bool,
     threads: u32,
     is_open: bool,
@@ -87,11 +87,13 @@ pub(crate) struct LastSecond {
     /// Response times; `None` if there was no ok response.
     pub(crate) response: Option<Histogram>,
     lateness: Option<Histogram>,
-    /// CPUs used by client, server and store; `None` for processes that are not monitored.
+    /// Number of CPUs used by the client, the server and the store; `None` for processes that are
+    /// not monitored.
     cpus: [Option<f64>; 3],
     host: Option<HostUsed>,
     open_connections: u64,
-    /// Ok responses per second of each agent; `None` for a silent agent. Empty without agents.
+    /// Ok responses per second of each agent; `None` for an agent that is silent. Empty if the load
+    /// uses no agents.
     agents_per_s: Vec<Option<f64>>,
 }
 
@@ -197,8 +199,8 @@ impl RunProgress {
         self.suspicion = self.recent().and_then(|recent| recent.suspicion());
     }
 
-    /// Returns the figures of the last three seconds, or `None` before the third second of a phase
-    /// ends.
+    /// Returns the figures of the last three seconds, or `None` before the end of the third second
+    /// of a phase.
     fn recent(&self) -> Option<RecentFigures> {
         if self.recent.len() < RECENT_S {
             return None;
@@ -266,8 +268,8 @@ impl RunProgress {
         counts
     }
 
-    /// Returns how many CPUs client, server and store each used in the last second; `None` for
-    /// processes that are not monitored.
+    /// Returns how many CPUs the client, the server and the store each used in the last second;
+    /// `None` for processes that are not monitored.
     pub(crate) fn role_cpus(&self) -> [(&'static str, Option<f64>); 3] {
         let [client, server, store] = self.last.cpus;
         [("client", client), ("server", server), ("store", store)]
@@ -301,7 +303,8 @@ impl RunProgress {
         }
     }
 
-    /// Returns a line with the number of opened connections for a log or pipe, about every 5 s.
+    /// Returns a line for a log or pipe with the number of opened connections, if one is due. A
+    /// line is due about every 5 s.
     pub(crate) fn plain_opening_line(&mut self, report: &Connecting) -> Option<String> {
         self.reports += 1;
         let due = self.reports.is_multiple_of(REPORTS_PER_LINE);
@@ -327,8 +330,8 @@ impl RunProgress {
         line
     }
 
-    /// Returns the line for a log or pipe. A run of up to a minute prints a line every 5 s; longer
-    /// runs print a line every 10 s.
+    /// Returns the line for a log or pipe, if one is due. In a run of up to a minute, a line is due
+    /// every 5 s; in longer runs, every 10 s.
     pub(crate) fn plain_line(&mut self) -> Option<String> {
         let every_s = match self.length_s {
             Some(length_s) if length_s <= SHORT_RUN_S => SHORT_INTERVAL_S,

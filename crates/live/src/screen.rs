@@ -1,8 +1,9 @@
-//! Controls the terminal: alternate screen, keys and messages, and the restoration of the
+//! Controls the terminal: the alternate screen, the keys and the messages. Also restores the
 //! terminal's original state.
 //!
-//! While the view is shown, stderr is a file in memory, so that messages of this process and of its
-//! children do not disturb the view. Restoring the terminal copies these messages to it.
+//! While the view is shown, stderr is redirected to a file in memory, so that messages from this
+//! process and its children do not disturb the view. Restoring the terminal copies these messages
+//! to it.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -69,7 +70,8 @@ impl Console {
     }
 
     /// Turns off echo and line editing. Ctrl-C still sends SIGINT. Ctrl-Z, Ctrl-\ and Ctrl-S are
-    /// off, because they would stop or end the process while the view is shown.
+    /// disabled, because they would suspend or end the process, or freeze the output, while the
+    /// view is shown.
     fn set_modes(&self) -> io::Result<()> {
         let mut modes = self.original.clone();
         modes.local_modes -= LocalModes::ECHO | LocalModes::ICANON;
@@ -82,8 +84,8 @@ impl Console {
     }
 }
 
-/// Restores the terminal, and prints the messages written since the view was shown. Does nothing if
-/// no view is shown. Safe in signal handlers.
+/// Restores the terminal, and prints the messages that were written while the view was shown. Does
+/// nothing if no view is shown. Safe in signal handlers.
 pub fn restore_terminal() {
     let Some(console) = CONSOLE.get() else {
         return;
@@ -123,8 +125,8 @@ impl Screen {
     /// stderr is not a terminal, this process is not in the terminal's foreground, or another
     /// screen is open.
     pub(crate) fn open() -> io::Result<Self> {
-        // Ignore an error: a terminal that does not control this process has no foreground process
-        // group.
+        // Ignore an error: tcgetpgrp(3) fails if the terminal is not this process's controlling
+        // terminal.
         let foreground = tcgetpgrp(stderr());
         if foreground.is_ok_and(|group| group != rustix::process::getpgrp()) {
             return Err(io::Error::other("this process runs in the background"));

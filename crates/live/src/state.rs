@@ -1,5 +1,5 @@
 //! State of the live view and the progress lines, collected from events: the current run, the
-//! trials of an experiment, or the trials of a search and its remaining interval.
+//! trials of an experiment, and the trials of a search with the interval that remains.
 
 use floodmark_record::Event;
 use floodmark_record::capacity::{CapacityResult, TrialOutcome};
@@ -11,10 +11,10 @@ use crate::progress::{AttemptFigures, RunProgress};
 /// trial.
 #[derive(Default)]
 pub struct LiveState {
-    /// Position in the schedule of an experiment; empty outside experiments.
+    /// Position in the schedule of an experiment; empty if there is no experiment.
     pub(crate) position: String,
     pub(crate) run: Option<RunProgress>,
-    /// Empty outside experiments.
+    /// Empty if there is no experiment.
     pub(crate) trials: TrialList,
     pub(crate) search: Option<SearchProgress>,
     /// Whether a stop was requested.
@@ -68,7 +68,7 @@ impl LiveState {
         }
     }
 
-    /// Returns the position in the schedule; empty outside experiments.
+    /// Returns the position in the schedule; empty if there is no experiment.
     #[must_use]
     pub fn position(&self) -> &str {
         &self.position
@@ -123,9 +123,11 @@ pub(crate) struct BracketStep {
     pub(crate) number: usize,
     pub(crate) rate_per_s: f64,
     pub(crate) outcome: TrialOutcome,
-    /// Lower end of the interval; without an interval, the highest rate of a trial that passed.
+    /// Lower end of the interval; without an interval, the highest rate at which a trial met the
+    /// objectives.
     pub(crate) low: Option<f64>,
-    /// Upper end of the interval; without an interval, the lowest rate of a trial that missed.
+    /// Upper end of the interval; without an interval, the lowest rate at which a trial missed an
+    /// objective.
     pub(crate) high: Option<f64>,
 }
 

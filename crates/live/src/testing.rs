@@ -58,7 +58,8 @@ pub(crate) fn replay_plan() -> Plan {
     open_plan(Schedule::Replay { replay, requests })
 }
 
-/// Returns one second with `ok` responses that took up to 1 ms, and `failed` resets.
+/// Returns one second with `ok` responses that took up to 1 ms, and `failed` requests that ended
+/// with a reset.
 pub(crate) fn second_row(index: u64, ok: u64, failed: u64) -> SecondRow {
     let Event::Second(row) = second(index, ok, failed) else {
         unreachable!("a second is a row")
@@ -106,7 +107,7 @@ pub(crate) fn counts(ok: u64, failed: u64) -> Counts {
     }
 }
 
-/// Returns the event for a part of a second that is 100 ms long.
+/// Returns the event for a part of a second. The part is 100 ms long.
 pub(crate) fn part(from_ns: u64, ok: u64) -> Event {
     Event::Part(PartRow {
         phase: Phase::Measure,

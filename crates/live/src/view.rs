@@ -16,7 +16,7 @@ use crate::state::LiveState;
 /// Minimum time between two drawings.
 const INTERVAL: Duration = Duration::from_millis(250);
 
-/// What the drawing thread and the other threads share.
+/// State that the drawing thread shares with other threads.
 struct Shared {
     state: Mutex<LiveState>,
     /// Whether the state has changed since the last drawing.
@@ -91,7 +91,7 @@ impl Drop for LiveView {
     }
 }
 
-/// Makes a panic restore the terminal before its message is printed.
+/// Makes a panic restore the terminal before the panic's message is printed.
 fn restore_on_panic() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -127,7 +127,7 @@ impl Drawer {
                 sources.push(PollFd::new(&input, PollFlags::IN));
             }
             let timeout = Timespec::try_from(self.wait()).ok();
-            // A signal only wakes the thread early.
+            // A signal only wakes up the thread early.
             let _ = poll(&mut sources, timeout.as_ref());
             if !sources[0].revents().is_empty() {
                 return;

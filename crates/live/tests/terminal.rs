@@ -90,7 +90,7 @@ fn prints_the_messages_after_the_view() {
         view.contains(ENTER) && view.contains("starting"),
         "{shown:?}"
     );
-    // The view shows the message, too, but does not write its spaces.
+    // The view also shows the message, but does not write the spaces in it.
     assert!(view.contains("message"), "{shown:?}");
     assert_eq!(after, "a message\r\nafter the view\r\n");
 }

@@ -148,7 +148,7 @@ impl TlsFailure {
         };
         TlsFailure {
             // An alert is a valid record. The server uses it to end the connection.
-            // All other errors mean that invalid bytes arrived.
+            // On an established connection, all other errors mean that invalid bytes arrived.
             garbled: !matches!(error, Error::AlertReceived(_)),
             ..Self::new(name, detail)
         }

@@ -1,5 +1,5 @@
-//! Responses kept for a check (`--check`), 24 bytes each. For each status that is not ok, also the
-//! start of the first response body.
+//! Keeps the responses that a check needs (`--check`), in 24 bytes each. For each status that is
+//! not ok, also keeps the start of the first response body.
 
 use std::collections::BTreeMap;
 
@@ -154,11 +154,11 @@ fn show(shown: &mut Vec<String>, words: impl FnOnce() -> String) {
     }
 }
 
-/// Maximum length of a kept body in bytes. The additional byte shows that a body is longer than the
-/// excerpt.
+/// Maximum length of a kept body in bytes: one byte more than an excerpt, to show whether the body
+/// is longer than the excerpt.
 pub const MAX_KEPT: usize = MAX_EXCERPT + 1;
 
-/// The bodies that one thread keeps, by status. Only a new status allocates memory.
+/// The bodies that one thread keeps, by status. Memory is allocated only for a new status.
 #[derive(Debug, Default)]
 pub struct NotOkBodies(BTreeMap<u16, Vec<u8>>);
 

@@ -64,7 +64,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Creates the recorder of one load thread. Its first slice is `first`.
+    /// Creates the recorder for one load thread. Its first slice is `first`.
     /// The recorder sends full slices to `out` and receives empty slices from `back`. It has the
     /// same number of groups as `first`.
     pub fn new(

@@ -186,8 +186,8 @@ fn most_within_a_second(times: &[u64]) -> u64 {
     counts.max().unwrap_or(0) as u64
 }
 
-/// Returns a remark if all timestamps are whole seconds, as is the default in server logs, and some
-/// are equal. All requests logged in the same second then seem to have arrived at once.
+/// Returns a remark if all timestamps are whole seconds (the default in server logs) and some are
+/// equal. All requests logged in the same second then seem to have arrived at once.
 fn coarse(stamps: &[u64]) -> Option<String> {
     let whole = stamps.iter().all(|stamp| stamp % NS_PER_S == 0);
     let together = stamps.windows(2).filter(|two| two[0] == two[1]).count();
@@ -223,7 +223,7 @@ impl TimestampUnit {
 }
 
 /// Parses one timestamp: a plain number, an ISO 8601 time as in RFC 3339, or a time in the common
-/// log format. Returns the nanoseconds since 1970, or since the origin of plain numbers.
+/// log format. Returns the nanoseconds since 1970 or, for plain numbers, since their origin.
 fn parse(text: &str, unit: TimestampUnit) -> Result<u64, String> {
     let unknown = || {
         format!(

@@ -363,8 +363,8 @@ const KEY: &[u8] = b"{key}";
 /// Text in which `{seq}`, `{rand:a-b}` and `{uuid}` are replaced with new values in each request.
 /// In the requests of a check, `{key}` is replaced as well.
 ///
-/// All other braces are literal. The braces of a JSON body therefore need no escaping, because JSON
-/// cannot contain `{seq}` outside strings. To send a literal `{seq}`, write `{{seq}}`. The other
+/// All other braces are literal. Braces in a JSON body need no escaping, because valid JSON cannot
+/// contain `{seq}` outside strings. To send a literal `{seq}`, write `{{seq}}`. The other
 /// placeholders follow the same rule.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RequestTemplate {
@@ -494,8 +494,8 @@ impl RequestTemplate {
                 TemplatePart::Text(text) => out.extend_from_slice(text),
                 TemplatePart::Marker(Marker::Seq) => push_decimal(number, out),
                 TemplatePart::Marker(Marker::Rand { low, high }) => {
-                    // The size of the full 64-bit range overflows, but 64 random bits are already
-                    // a uniformly distributed value of this range.
+                    // The number of values in the full 64-bit range overflows, but 64 random bits
+                    // are already uniformly distributed over this range.
                     let value = match (high - low).checked_add(1) {
                         Some(n) => low + below(random, n),
                         None => random.next_u64(),

@@ -9,8 +9,8 @@ use floodmark_record::plan::Plan;
 use crate::clock::{Ns, seconds};
 use crate::slice::ROW_NS;
 
-/// Length of a part in ns. A killed run loses at most two parts: one is incomplete, and the other
-/// is emitted only when the next one is complete.
+/// Length of a part in ns. A killed run loses at most two parts: the incomplete one, and the one
+/// before it, which is emitted only when its successor is complete.
 pub const PART_NS: Ns = 100_000_000;
 
 /// The rows of a phase, or the parts of these rows, numbered from 0.

@@ -226,7 +226,7 @@ impl Course {
         }
     }
 
-    /// Returns the time in ns from the start by which `count` arrivals are expected.
+    /// Returns the time by which `count` arrivals are expected, in ns from the start.
     /// `count` must not decrease between calls. If the time falls in a pause (rate 0), the result
     /// is the end of the pause.
     pub(crate) fn at(&mut self, count: f64) -> f64 {
@@ -334,8 +334,8 @@ impl ThreadShare {
     /// phase's first request, and `next` is the next unused number.
     ///
     /// In the closed model, agents do not know each other's numbers, so the first number advances
-    /// by a multiple of the number of all threads. In every phase, a thread's numbers then have the
-    /// same remainder modulo this number, so no two threads use the same request number.
+    /// by a multiple of the total thread count. In every phase, a thread's numbers then have the
+    /// same remainder modulo this count, so no two threads use the same request number.
     pub fn first_number(&self, plan: &Plan, first: u64, next: u64) -> u64 {
         if self.agent.count == 1 || plan.is_open() {
             return next;

@@ -189,7 +189,7 @@ impl GroupTimes {
         }
     }
 
-    /// Returns the number of times recorded for a kind, over all groups.
+    /// Returns the number of times recorded for a kind, across all groups.
     #[cfg(test)]
     pub fn count(&self, kind: TimeKind) -> u64 {
         let times = self.groups.iter().map(|times| &times[kind as usize]);

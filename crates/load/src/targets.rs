@@ -123,8 +123,8 @@ impl Targets {
     }
 
     /// Records that a connection to a target failed.
-    /// Returns whether to retry the connection at another address. Returns true if no connection to
-    /// this address has ever succeeded and another address may work.
+    /// Returns whether to retry the connection at another address. This is the case if no
+    /// connection to this address has ever succeeded and another address may work.
     pub fn failed(&mut self, target: u32, failure: ConnectFailure) -> bool {
         let at = target as usize;
         let left = self
@@ -197,7 +197,7 @@ fn nth(first: IpAddr, n: u128) -> IpAddr {
     }
 }
 
-/// Returns the first address in the range that this host cannot send from.
+/// Returns the first address in `sources` from which this host cannot send.
 /// The error explains why no socket can be bound to that address.
 #[must_use]
 pub fn unusable(sources: Sources) -> Option<(IpAddr, io::Error)> {

@@ -150,7 +150,7 @@ mod tests {
             let asked = scheduling().unwrap();
             assert_eq!(asked.sched_nice, before.sched_nice);
             assert_eq!(asked.sched_policy, before.sched_policy);
-            // A kernel before 6.12 reports no time slice.
+            // Kernels before 6.12 report no time slice.
             assert!([0, SLICE_NS].contains(&asked.sched_runtime));
         })
         .join()

@@ -1,7 +1,7 @@
-//! Samples what blocked threads wait for, from `/proc/PID/task/TID/syscall`.
+//! Samples what blocked threads are waiting for, from `/proc/PID/task/TID/syscall`.
 //!
-//! The file contains the system call in which a thread waits, and its arguments. Reading the file
-//! requires permission to trace the process.
+//! The file contains the system call in which a thread is waiting, and the arguments of this call.
+//! Reading the file requires permission to trace the process.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -27,7 +27,7 @@ const MAX_OBJECTS: usize = 12;
 /// Maximum number of shared locks to remember.
 const MAX_LOCKS: usize = 1024;
 
-/// A line of a thread's `syscall` file.
+/// The parsed line of a thread's `syscall` file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SystemCall {
     /// The thread is running or runnable.
@@ -57,16 +57,16 @@ impl SystemCall {
 /// A lock of a process: the process's PID and the lock's address.
 type ProcessLock = (u32, u64);
 
-/// Samples what the blocked threads of a process tree wait for.
+/// Samples what the blocked threads of a process tree are waiting for.
 pub(crate) struct BlockedThreads {
     root: Root,
     role: Role,
     descriptors: Descriptors,
     /// Number of samples since the last report.
     samples: u32,
-    /// Number of samples in which a thread waited for an object, by thread group.
+    /// Number of times that a sample found a thread waiting for an object, by thread group.
     counts: HashMap<String, HashMap<WaitObject, u32>>,
-    /// Locks for which several threads waited at once.
+    /// Locks for which several threads were waiting at once.
     shared_locks: HashSet<ProcessLock>,
     /// Objects with a series, by thread group.
     reported: HashMap<String, HashSet<WaitObject>>,
@@ -127,7 +127,7 @@ impl BlockedThreads {
         Ok(())
     }
 
-    /// Reports the mean number of threads that waited for each object since the last report.
+    /// Reports the mean number of threads that were waiting for each object since the last report.
     pub(crate) fn report(&mut self, figures: &mut Figures) {
         let samples = f64::from(std::mem::take(&mut self.samples).max(1));
         for (group, objects) in &mut self.counts {
@@ -156,7 +156,7 @@ impl BlockedThreads {
         self.descriptors.refresh();
     }
 
-    /// Returns what a thread waits for in a system call.
+    /// Returns what a thread is waiting for in a system call.
     fn object(&mut self, pid: u32, number: i64, arguments: [u64; 6]) -> WaitObject {
         use WaitKind::{Accept, Child, Events, FileLock, Signal, TimedLock, Timer};
         let kind = WaitObject::Kind;
@@ -223,12 +223,12 @@ impl BlockedThreads {
         }
     }
 
-    /// Returns what a thread that polls descriptors waits for. `polled` is `None` if the
+    /// Returns what a thread that polls descriptors is waiting for. `polled` is `None` if the
     /// descriptors cannot be read, or if there are too many.
     ///
-    /// Many runtimes poll the descriptor that they read or write together with descriptors that
-    /// only wake up the thread: an eventfd, or a pipe to itself. A call with a timeout that polls
-    /// nothing but eventfds is reported as a timer.
+    /// Besides the descriptor that they read or write, many runtimes poll descriptors that only
+    /// wake up the thread: an eventfd, or a pipe to the same process. A call that has a timeout and
+    /// polls only eventfds is reported as a timer.
     fn polled(&mut self, pid: u32, has_timeout: bool, polled: Option<Polled>) -> WaitObject {
         use WaitKind::{Events, PipeRead, Signal, Timer};
         let Some(mut polled) = polled else {
@@ -254,7 +254,7 @@ impl BlockedThreads {
     }
 }
 
-/// The descriptors that a thread polls, and whether it waits to read from or write to each.
+/// The descriptors that a thread polls, and whether it is waiting to read from or write to each.
 type Polled = Vec<(i32, Direction)>;
 
 /// Maximum number of polled descriptors to resolve. A thread that polls more is reported as waiting
@@ -317,10 +317,10 @@ fn read_memory(root: &Root, pid: u32, address: u64, into: &mut [u8]) -> Option<(
     memory.read_exact_at(into, address).ok()
 }
 
-/// Maximum number of remembered sockets, and of remembered processes.
+/// If the number of remembered sockets or processes exceeds this value, all of them are forgotten.
 const MAX_KNOWN: usize = 4096;
 
-/// Whether a thread waits for data or for space in a buffer.
+/// Whether a thread is waiting for data or for space in a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Direction {
     Read,
@@ -344,7 +344,7 @@ pub(crate) struct Descriptors {
     root: Root,
     diag: Option<SockDiag>,
     processes: HashMap<u32, OwnedFd>,
-    /// What a thread waits for on a socket, by the socket's inode and the direction.
+    /// What a thread that uses a socket is waiting for, by the socket's inode and the direction.
     sockets: HashMap<(u64, Direction), WaitObject>,
     /// Local ports of listening sockets.
     listening: HashSet<u16>,
@@ -376,7 +376,8 @@ impl Descriptors {
         }
     }
 
-    /// Returns what a thread waits for when it reads from or writes to a descriptor of its process.
+    /// Returns what a thread is waiting for while it reads from or writes to a descriptor of its
+    /// process.
     pub(crate) fn object(&mut self, pid: u32, descriptor: i32, to: Direction) -> WaitObject {
         let path = self.root.path(format!("/proc/{pid}/fd/{descriptor}"));
         let target = std::fs::read_link(path).unwrap_or_default();
@@ -427,7 +428,7 @@ impl Descriptors {
         flags.is_some_and(|flags| flags & libc::O_APPEND != 0)
     }
 
-    /// Returns what a thread waits for on a socket.
+    /// Returns what a thread is waiting for while it reads from or writes to a socket.
     fn read_socket(&mut self, pid: u32, descriptor: i32, to: Direction) -> io::Result<WaitObject> {
         let process = match self.processes.entry(pid) {
             Entry::Occupied(known) => known.into_mut(),
@@ -495,7 +496,7 @@ mod tests {
         thread.spawn(wait).unwrap();
     }
 
-    /// Waits for data at a descriptor, without a timeout.
+    /// Waits, without a timeout, until a descriptor is readable.
     fn select(descriptor: i32) {
         // SAFETY: the set is valid, and the descriptor is below `FD_SETSIZE`.
         unsafe {

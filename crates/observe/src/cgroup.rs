@@ -1,4 +1,4 @@
-//! CPU quota, throttling and memory limit of this process's control group (cgroup version 1 or 2).
+//! CPU quota, throttling and memory limit of a process's control group (cgroup version 1 or 2).
 //!
 //! The limits of all groups up to the mount point apply. The tightest limit is reported.
 

@@ -31,7 +31,7 @@ pub(crate) struct CodeProfile {
     samplers: Vec<Sampler>,
     tree: Rc<RefCell<Tree>>,
     map: CodeMap,
-    /// CPU time spent in all code, in cryptography and in compression, in seconds.
+    /// CPU time in seconds: in all code, in cryptography and in compression.
     sums: [f64; 3],
 }
 
@@ -233,7 +233,7 @@ impl CodeMap {
         self.processes.insert(pid, mappings);
     }
 
-    /// Returns the function table of a program, which is empty if the file has no symbols.
+    /// Returns the function table of a program. The table is empty if the file has no symbols.
     fn table(&mut self, program: &Path, file: &Path) -> Rc<FunctionTable> {
         if let Some(table) = self.tables.get(program) {
             return Rc::clone(table);

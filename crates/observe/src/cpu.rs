@@ -30,7 +30,7 @@ pub(crate) struct CpuTime {
     pub busy_s: f64,
     /// Time in interrupts and softirqs. The kernel handles most TCP work in softirqs.
     pub interrupt_s: f64,
-    /// Time in which a virtual CPU was ready while the hypervisor ran something else.
+    /// Time during which a virtual CPU was ready while the hypervisor ran something else.
     pub steal_s: f64,
     /// Total, including idle and stolen time.
     pub total_s: f64,
@@ -161,7 +161,7 @@ const STEPS: u32 = 800;
 /// Maximum number of CPUs to measure.
 const MOST_CPUS: usize = 16;
 
-/// Time that the work took on a CPU.
+/// Time that the timed work took on a CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CpuSpeedSample {
     /// Index of the CPU.
@@ -241,9 +241,9 @@ fn timed(work: impl Fn(u32)) -> Duration {
     thread_cpu() - before
 }
 
-/// Mixes numbers in independent chains, so that the work needs several execution units at once.
-/// Work that only waits for its own results would not be slowed down by another thread on the same
-/// core.
+/// Mixes numbers in independent chains, so that the work needs several execution units at once. A
+/// single chain mostly waits for its own results, so another thread on the same core would not slow
+/// it down.
 fn work(steps: u32) {
     let [mut a, mut b, mut c, mut d] = black_box([1_u64, 2, 3, 4]);
     for _ in 0..steps {
@@ -335,7 +335,7 @@ ctxt 1
             let mut set = CpuSet::new();
             set.set(last as usize);
             sched_setaffinity(None, &set).unwrap();
-            // The other threads of this process may still run anywhere.
+            // The other threads of this process may still run on any CPU.
             (of_this_thread(), of_processes(&Root::host(), &pids))
         });
         let (of_thread, of_process) = restricted.join().unwrap();

@@ -99,7 +99,7 @@ fn add_file(
     }
 }
 
-/// Samples the counters of a network namespace. `directory` is the namespace's directory in
+/// Starts sampling the counters of a network namespace. `directory` is the namespace's directory in
 /// `/proc`.
 pub(crate) fn network(samples: &mut Samples, root: &Root, of: Option<Role>, directory: &str) {
     for (file, figures) in [("netstat", &NETSTAT[..]), ("snmp", &SNMP[..])] {
@@ -146,7 +146,7 @@ fn cpus(samples: &mut Samples, root: &Root) {
     });
 }
 
-/// Samples the throttling of a control group.
+/// Starts sampling the throttling of a control group.
 pub(crate) fn throttling(samples: &mut Samples, root: &Root, of: Option<Role>, level: &Path) {
     let file = level.join("cpu.stat").display().to_string();
     let metrics = CgroupFigure::ALL
@@ -158,8 +158,8 @@ pub(crate) fn throttling(samples: &mut Samples, root: &Root, of: Option<Role>, l
     });
 }
 
-/// Samples whole disks. A disk's counters include its partitions. Skips loop devices, RAM disks,
-/// and devices that are built from other disks (`dm-`, `md`).
+/// Starts sampling whole disks. A disk's counters include its partitions. Skips loop devices, RAM
+/// disks, and devices that are built from other disks (`dm-`, `md`).
 fn disks(samples: &mut Samples, root: &Root) {
     const SKIPPED: [&str; 5] = ["loop", "ram", "zram", "dm-", "md"];
     let is_skipped = |name: &String| SKIPPED.iter().any(|prefix| name.starts_with(prefix));

@@ -12,7 +12,7 @@ use floodmark_record::metric::{JvmFigure, Role};
 use crate::Root;
 use crate::root::{KernelFile, labelled};
 
-/// Counter with the number of ticks per second.
+/// Name of the counter that contains the number of ticks per second.
 const FREQUENCY: &str = "sun.os.hrt.frequency";
 
 /// Figures, and the counters that are summed for each figure. In HotSpot's numbering, collector 0
@@ -146,7 +146,7 @@ const PROLOGUE: usize = 32;
 /// type, flags, unit, variability and data offset.
 const ENTRY: usize = 20;
 
-/// Maximum number of entries; JVMs have about 300.
+/// Maximum number of entries; the file of a JVM has about 300.
 const MAX_ENTRIES: u32 = 100_000;
 
 /// Type code of a 64-bit integer.

@@ -261,7 +261,7 @@ pub(crate) fn processes(
 /// IP address.
 ///
 /// # Errors
-/// No server listens there, or several servers do. The one-line message suggests a fix.
+/// No server is listening there, or several servers are. The one-line message suggests a fix.
 pub fn on_port(root: &Root, port: u16, only: Option<IpAddr>) -> Result<Vec<Address>, NotFound> {
     let mut found = addresses(root, port);
     if let Some(only) = only {
@@ -289,9 +289,9 @@ pub fn on_port(root: &Root, port: u16, only: Option<IpAddr>) -> Result<Vec<Addre
 /// Reason why the search did not find exactly one server on a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NotFound {
-    /// No server listens there.
+    /// No server is listening there.
     Nobody(String),
-    /// Several servers listen there.
+    /// Several servers are listening there.
     Several(String),
 }
 

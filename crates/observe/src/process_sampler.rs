@@ -43,7 +43,7 @@ const THREADS_SHARE: f64 = 0.004;
 const SYSTEM_CALLS_SHARE: f64 = 0.004;
 
 /// Maximum number of threads that an observer reports by name each second. The record names fewer
-/// threads, because the total for a thread is too low if it is not reported every second.
+/// threads, because the total for a thread is too low unless the thread is reported every second.
 const MAX_DRAINED: usize = 64;
 
 /// CPU time of a JVM's own threads.
@@ -199,7 +199,7 @@ impl ProcessSampler {
         samples.add(&source, THREAD_NAMES, metrics, read);
     }
 
-    /// Starts sampling what blocked threads wait for.
+    /// Starts sampling what blocked threads are waiting for.
     fn open_blocked(
         &self,
         samples: &mut Samples,
@@ -242,7 +242,7 @@ impl ProcessSampler {
     }
 
     /// Starts sampling the bytes read and written. As with CPU time, a parent's counters include
-    /// its ended children.
+    /// those of its ended children.
     fn open_io(&self, samples: &mut Samples) {
         let (root, mut highest) = (self.root.clone(), [0, 0]);
         let figures = [ProcessFigure::ReadBytes, ProcessFigure::WriteBytes];
@@ -322,7 +322,7 @@ impl ProcessSampler {
         !self.tree.borrow().members.is_empty()
     }
 
-    /// Returns the usage of threads since the previous call, except threads that neither ran nor
+    /// Returns the usage of threads since the previous call. Omits threads that neither ran nor
     /// waited for a CPU.
     pub(crate) fn drain_threads(&mut self) -> (Vec<ServerThread>, Option<OtherThreads>) {
         let used = self.tree.borrow().used;

@@ -84,11 +84,11 @@ pub(crate) fn at_path(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
-/// Initial buffer size in bytes. Most files of a process are smaller.
+/// Initial buffer size in bytes. Most files in a process's `/proc` directory are smaller.
 const ROOM: usize = 1024;
 
-/// An open kernel file. After a process has ended, reading its files fails, even if its PID is
-/// reused.
+/// An open file, such as a process's file in `/proc`. After the process has ended, reading the file
+/// fails, even if the PID has been reused.
 #[derive(Debug)]
 pub(crate) struct KernelFile {
     file: File,

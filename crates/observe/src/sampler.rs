@@ -1,5 +1,5 @@
-//! [`Sampler`] monitors host, server, client and store during a load, on a separate thread.
-//! [`Observer`] monitors a server and its host during a load from another host.
+//! [`Sampler`] monitors the host, the server, the client and the store during a load, on a separate
+//! thread. [`Observer`] monitors a server and its host during a load from another host.
 
 use std::collections::{BTreeSet, HashSet};
 use std::io;
@@ -25,8 +25,8 @@ use crate::sockets::{Ends, Sockets};
 use crate::store::{self, StoreMonitor};
 use crate::{Root, cgroup, host, listener, namespace};
 
-/// Interval between samples of CPU, run delay and accept queue. One sample per second would miss
-/// stalls of 0.1 s. More expensive samples are taken less often.
+/// Interval between samples of CPU time, run delay and accept queue. One sample per second would
+/// miss stalls of 0.1 s. More expensive samples are taken less often.
 pub const EVERY: Duration = Duration::from_millis(50);
 
 /// All samples, and one line per source that could not be sampled.
@@ -35,9 +35,9 @@ pub type Sampled = (Observed, Vec<String>);
 /// A command to the sampler's thread.
 type MonitorCommand = Box<dyn FnOnce(&mut Monitor) + Send>;
 
-/// Monitors the host, the server, the client and the store's processes. On the host, it samples
-/// network, CPUs, control group and disks. For the server, it also samples threads, sockets and the
-/// JVM.
+/// Monitors the host, the server, the client and the store's processes. On the host, it samples the
+/// network, the CPUs, the control group and the disks. For the server, it also samples threads,
+/// sockets and the JVM.
 ///
 /// Series that stay zero are kept, because a zero is evidence. Host and network counters cover
 /// everything on the host. A source whose samples exceed a small CPU share is sampled less often,
@@ -424,7 +424,8 @@ fn merge_ends(missing: &mut Vec<String>) {
     });
 }
 
-/// Returns the value. After an error, returns `None` and adds the message to the missing sources.
+/// Returns the value. In case of an error, adds the message to the missing sources and returns
+/// `None`.
 fn or_missing<T>(samples: &mut Samples, opened: Result<T, String>) -> Option<T> {
     opened.map_err(|line| samples.missing(line)).ok()
 }
@@ -604,7 +605,7 @@ pub struct HostCpu {
     pub total_s: f64,
 }
 
-/// The last samples of the CPU time, for the live view. A field is `None` if it is not sampled.
+/// The most recent samples of CPU time, for the live view. A field is `None` if there is no sample.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LiveCpu {
     /// The server's processes.

@@ -173,8 +173,8 @@ pub(crate) struct SampleGroup {
     figures: Figures,
     /// Values of the previous sample.
     last: Vec<f64>,
-    /// Whether all samples succeeded. Sampling stops at the first failure, because a gap would
-    /// shift later values.
+    /// Whether all samples have succeeded so far. Sampling stops at the first failure, because a
+    /// gap would shift later values.
     alive: bool,
     share: f64,
     step: Duration,
@@ -209,7 +209,7 @@ impl SampleGroup {
     ) -> io::Result<Self> {
         let mut figures = Figures::with(metrics);
         read(&mut figures)?;
-        // A group that is opened after `begin` starts with the current step.
+        // If a group is opened later than `begin`, its first step is the current one.
         let steps = begin.elapsed().as_nanos() / step.as_nanos().max(1);
         let opened_after = step * u32::try_from(steps).unwrap_or(u32::MAX);
         let metrics = figures.metrics().iter().inspect(check_declared);
@@ -235,7 +235,8 @@ impl SampleGroup {
         })
     }
 
-    /// Describes the series for an observer's file; `None` if no series is new.
+    /// Describes all series of the group for an observer's file. Returns `None` if no series is
+    /// new.
     pub(crate) fn described(&mut self, number: u32) -> Option<watch::SeriesGroup> {
         if std::mem::replace(&mut self.described_series, self.series.len()) == self.series.len() {
             return None;

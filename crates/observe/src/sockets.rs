@@ -100,9 +100,9 @@ impl Sockets {
         metrics
     }
 
-    /// Counts connections and inspects up to 8 established ones. It inspects the server's ends if
-    /// they are on this host, and otherwise the client's ends. From `tcp_info`, it reports mean
-    /// round-trip time, retransmissions so far and unacknowledged segments.
+    /// Counts connections and inspects up to 8 established ones: the server's ends if they are on
+    /// this host, otherwise the client's ends. From their `tcp_info`, reports the mean round-trip
+    /// time, the retransmissions so far and the unacknowledged segments.
     pub(crate) fn connections(&mut self) -> io::Result<Vec<f64>> {
         let mut counts = [[0.0; SocketFigure::ALL.len()]; 2];
         let mut established = [0, 0];
@@ -199,11 +199,12 @@ const MAX_ADDRESSES: usize = 8;
 /// Maximum number of connections inspected per address and sample.
 const INSPECTED_PER_ADDRESS: usize = 64;
 
-/// Connections that a process tree opened, by address.
+/// Connections that a process tree opened, by remote address.
 ///
 /// A connection is waiting for a response if it last sent data after it last received data
-/// (`tcpi_last_data_sent` < `tcpi_last_data_recv`). The kernel reports both as the time that has
-/// passed since then, in ticks of 1 to 10 ms. Within one tick, the order is unknown.
+/// (`tcpi_last_data_sent` < `tcpi_last_data_recv`). The kernel reports how long ago each event
+/// happened, in ticks of 1 to 10 ms. If both events happened in the same tick, their order is
+/// unknown.
 pub(crate) struct Upstreams {
     diag: SockDiag,
     root: Root,
@@ -258,8 +259,8 @@ impl Upstreams {
         inodes.collect()
     }
 
-    /// Estimates from some of the connections how many are waiting for a response, and for how many
-    /// this is unknown.
+    /// Estimates how many connections are waiting for a response, and for how many this is unknown.
+    /// Inspects only some of the connections.
     fn waiting(&mut self, sockets: &[Socket]) -> io::Result<(f64, f64)> {
         let (mut waiting, mut unknown, mut read) = (0.0, 0.0, 0.0_f64);
         for socket in sockets.iter().take(INSPECTED_PER_ADDRESS) {

@@ -112,7 +112,7 @@ impl Thread {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ThreadActivity<'a> {
     pub group: &'a str,
-    /// Kernel function in which the thread waits; `None` if it is running or runnable.
+    /// Kernel function in which the thread is waiting; `None` if it is running or runnable.
     pub waits_in: Option<&'a str>,
     /// Voluntary context switches.
     pub waits: u64,
@@ -170,7 +170,8 @@ impl Threads {
         Ok(threads)
     }
 
-    /// Adds new threads of all processes, or only of processes whose number of threads changed.
+    /// Adds the new threads of all processes if `all` is set, otherwise only those of processes
+    /// whose number of threads has changed.
     pub(crate) fn list(&mut self, tree: &Tree, all: bool) {
         for member in &tree.members {
             let count = member.stat.num_threads;
@@ -406,13 +407,14 @@ fn group<'a>(
     group_of(name, is_main, program)
 }
 
-/// Returns whether a HotSpot compiler thread has this name. The kernel truncates names to 15 bytes.
+/// Returns whether a name is that of a HotSpot compiler thread. The kernel truncates names to 15
+/// bytes.
 fn compiles(name: &str) -> bool {
     name.starts_with("C1 Compiler") || name.starts_with("C2 Compiler")
 }
 
-/// Returns whether a HotSpot collector thread has this name: `GC Thread#0`, `G1 Conc#0`,
-/// `ZWorker#0`, `Shenandoah GC T`.
+/// Returns whether a name is that of a HotSpot collector thread, such as `G1 Conc#0`,
+/// `GC Thread#0`, `ZWorker#0` or `Shenandoah GC T`.
 fn collects(name: &str) -> bool {
     const PREFIXES: [&str; 5] = ["GC Thread", "G1 ", "ZWorker", "ZDriver", "Shenandoah GC"];
     PREFIXES.iter().any(|prefix| name.starts_with(prefix))
@@ -589,7 +591,7 @@ impl Programs {
 }
 
 /// Returns the part of a command line that identifies a program: the first two arguments, the text
-/// before the colon of a process title such as `nginx: worker process`, or another process title
+/// before the colon of a process title such as `nginx: worker process`, or any other process title
 /// without its digits, such as `unicorn worker[]` for `unicorn worker[1]`.
 fn start_of_command(line: &[u8]) -> Vec<u8> {
     let mut arguments = line.split(|byte| *byte == 0);

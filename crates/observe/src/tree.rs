@@ -14,7 +14,7 @@ use crate::root::KernelFile;
 /// parent. Both values are rounded down.
 const ROUNDING: u64 = 2;
 
-/// Number of samples to wait for a parent to be charged for an ended child.
+/// Maximum number of samples to wait for a parent to be charged for an ended child.
 const MAX_WAIT_SAMPLES: u32 = 20;
 
 /// Error for a process tree without running processes.
@@ -219,8 +219,9 @@ impl Tree {
         Ok(self.used)
     }
 
-    /// Removes ended processes whose CPU time was charged to their parent. If this CPU time is not
-    /// charged in time, or the parent has ended, adds it to `lost`.
+    /// Removes ended processes whose CPU time has been charged to their parent. If the CPU time of
+    /// an ended process is not charged in time, or its parent has ended, adds this CPU time to
+    /// `lost`.
     fn settle(&mut self) {
         let members = self.members.iter_mut();
         let parents = members.map(|member| (member.pid, &mut member.unexplained));

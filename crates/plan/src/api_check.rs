@@ -1,4 +1,4 @@
-//! Check files: how to write to and read from an API, so that a check can judge it.
+//! Check files, which describe how to write to and read from an API that is to be checked.
 //!
 //! ```toml
 //! kind = "register"
@@ -66,8 +66,9 @@ struct CheckRequestSection {
     headers: Option<Located<Vec<Located<String>>>>,
     /// Body.
     body: Option<Located<String>>,
-    /// Location of the value in the response: a JSON pointer, such as "/data/value". Default for reads:
-    /// "", the whole body. For an increment: location of the counter's new value; default: none.
+    /// Location of the value in the response: a JSON pointer, such as "/data/value". For a read,
+    /// the default is "", the whole body. For an increment, this is the location of the counter's
+    /// new value; by default, the response is not read.
     value: Option<Located<String>>,
     /// Number of times that the request is sent per cycle. Default: 1.
     weight: Option<Located<i64>>,
@@ -78,7 +79,7 @@ struct CheckRequestSection {
 #[serde(deny_unknown_fields)]
 struct ReadbackSection {
     /// Path and query. With {page}, floodmark reads pages 1, 2, … until a page is empty, has
-    /// fewer items than the previous page, repeats its body, or returns 404.
+    /// fewer items than the previous page, repeats its body, or has status 404.
     path: Located<String>,
     /// Location of the array of items in the response: a JSON pointer. Default: "", the whole body.
     items: Option<Located<String>>,
@@ -92,15 +93,15 @@ struct ReadbackSection {
 pub struct CheckFile {
     /// The check.
     pub check: ApiCheck,
-    /// The write, and the read, if any.
+    /// The write request, and the read request, if any.
     pub mix: Mix,
     file: TomlFile,
     document: CheckDocument,
 }
 
 impl CheckFile {
-    /// Reads a check file. The headers of `defaults` apply to each request that does not set its
-    /// own.
+    /// Reads a check file. Each header in `defaults` applies to the requests that do not set this
+    /// header.
     ///
     /// # Errors
     /// The file cannot be read or is not a valid check.
@@ -150,7 +151,7 @@ impl CheckFile {
     /// items have several pages, checks the request for page 1. A file without a readback is valid.
     ///
     /// # Errors
-    /// The request is invalid. The message names its position in the file.
+    /// The request is invalid. The message contains the request's position in the file.
     pub fn check_readback(&self, authority: &str) -> Result<(), String> {
         let sections = (&self.check.readback, &self.document.readback);
         let (Some(readback), Some(section)) = sections else {
@@ -179,7 +180,7 @@ impl CheckFile {
     /// Returns the check's write request. `authority` is the value of the `Host` header.
     ///
     /// # Errors
-    /// The request is invalid. The message names its position in the file.
+    /// The request is invalid. The message contains the request's position in the file.
     pub fn write_request(&self, authority: &str) -> Result<WriteRequest, String> {
         let request = check_request(&self.mix.requests[0], authority, self.check.keys);
         request.map(WriteRequest).map_err(|fault| {
@@ -210,7 +211,7 @@ impl CheckFile {
 pub struct WriteRequest(EncodedRequest);
 
 impl WriteRequest {
-    /// Returns the bytes of the request in which `{seq}` has this value.
+    /// Returns the bytes of the request, with this value for `{seq}`.
     #[must_use]
     pub fn bytes(&self, seq: u64) -> Vec<u8> {
         self.0.bytes(seq)
@@ -218,7 +219,7 @@ impl WriteRequest {
 }
 
 impl CheckDocument {
-    /// Returns the write, and the read, if any.
+    /// Returns the write request, and the read request, if any.
     fn requests(&self, file: &TomlFile, defaults: &PlanSpec) -> Result<Vec<MixRequest>, FileError> {
         let write = (WRITE, "POST", &self.write);
         let read = self.read.as_ref().map(|read| (READ, "GET", read));
@@ -268,7 +269,8 @@ impl CheckDocument {
         [write, read, readback].into_iter().flatten().collect()
     }
 
-    /// Refuses sections and keys that the kind of check does not use, and missing ones.
+    /// Rejects sections and keys that this kind of check does not use, and files that lack a
+    /// required one.
     fn refuse_conflicts(&self, file: &TomlFile) -> Result<(), FileError> {
         let kind = self.kind.name();
         let read = self.read.as_ref().map(Located::span);
@@ -305,7 +307,7 @@ impl CheckDocument {
         Err(file.error_at_start(missing))
     }
 
-    /// Refuses requests that lack a placeholder that the check needs.
+    /// Rejects requests that lack a placeholder that the check needs.
     fn refuse_unusable(
         &self,
         file: &TomlFile,
@@ -338,8 +340,8 @@ impl CheckDocument {
     }
 }
 
-/// Returns the parts of a request that can have placeholders. An invalid part, which
-/// [`crate::mix::longest_request`] reports, has none.
+/// Returns the parts of a request that can have placeholders. An invalid part counts as having
+/// none; [`crate::mix::longest_request`] reports it.
 fn templates(request: &MixRequest, keys: u64) -> Vec<RequestTemplate> {
     let headers = request.request.headers.iter();
     let body = request.request.body.bytes().unwrap_or_default();

@@ -66,8 +66,9 @@ struct MixEntry {
 }
 
 impl MixFile {
-    /// Reads a mix file. Relative paths in the file are relative to the file's directory. The
-    /// headers and conditions in `defaults` apply to each request that does not set its own.
+    /// Reads a mix file. Relative paths in the file are relative to the file's directory. Each
+    /// header in `defaults` applies to the requests that do not set this header, and the conditions
+    /// in `defaults` apply to the requests that do not set `expect`.
     ///
     /// # Errors
     /// The file cannot be read or is not a valid mix.
@@ -233,8 +234,7 @@ impl MixEntry {
     }
 }
 
-/// Returns the headers of a request, followed by those of the defaults that the request does not
-/// set.
+/// Returns the headers of a request, followed by the default headers that the request does not set.
 pub(crate) fn headers(
     file: &TomlFile,
     own: Option<&Located<Vec<Located<String>>>>,

@@ -1,4 +1,4 @@
-//! Turns settings into a plan. Refuses settings that contradict each other or exceed the host's
+//! Turns settings into a plan. Rejects settings that contradict each other or exceed the host's
 //! limits.
 
 use std::net::{IpAddr, SocketAddr};
@@ -148,7 +148,7 @@ fn public_address(authority: &str, address: IpAddr) -> String {
     format!("{authority} is a public address{resolved}; add --public if its owner agrees")
 }
 
-/// Refuses settings that conflict or lack a required setting.
+/// Rejects settings that conflict or lack a required setting.
 fn refuse_conflicts(spec: &PlanSpec) -> Result<(), String> {
     let load = &spec.load;
     let is_given = |key: &str| load.given().any(|given| given == key);
@@ -185,7 +185,7 @@ fn refuse_conflicts(spec: &PlanSpec) -> Result<(), String> {
     }
 }
 
-/// Refuses connection settings that conflict, or that the host or the target does not support.
+/// Rejects connection settings that conflict, or that the host or the target does not support.
 fn refuse_unusable(spec: &PlanSpec, target: &Target) -> Result<(), String> {
     let LoadSpec {
         close_first,
@@ -356,7 +356,7 @@ fn of_all_agents(of_host: Offer, agents: u32) -> Offer {
     }
 }
 
-/// Refuses a load with more agents than connections, because some would send nothing.
+/// Rejects a load with more agents than connections, because some agents would send nothing.
 fn refuse_idle_agents(spec: &PlanSpec, plan: &Plan) -> Result<(), String> {
     match spec.agents {
         Some(agents) if agents > plan.connections => Err(format!(

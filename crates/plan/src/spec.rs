@@ -63,8 +63,8 @@ pub struct LoadSpec {
     #[serde(deserialize_with = "content::count::<_, 1, MAX_COUNT>")]
     #[schemars(with = "Count<1, MAX_COUNT>")]
     pub requests: Option<u64>,
-    /// Open model: total requests per second, sent on schedule regardless of the server. Default:
-    /// closed model.
+    /// Open model: total requests per second, sent on schedule regardless of the server's
+    /// responses. Default: closed model.
     #[serde(deserialize_with = "content::rate")]
     #[schemars(with = "RatePerSecond")]
     pub rate: Option<Rate>,
@@ -104,7 +104,7 @@ pub struct LoadSpec {
     #[serde(deserialize_with = "content::duration")]
     #[schemars(with = "PositiveDuration")]
     pub timeout: Option<Duration>,
-    /// Maximum response time for an ok response to count as goodput. Default: the timeout.
+    /// Maximum response time with which an ok response counts as goodput. Default: the timeout.
     #[serde(deserialize_with = "content::duration")]
     #[schemars(with = "PositiveDuration")]
     pub deadline: Option<Duration>,
@@ -274,7 +274,7 @@ pub enum BodySource {
 /// Choice of the I/O backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BackendChoice {
-    /// io_uring if the kernel allows it, else epoll.
+    /// io_uring if the kernel allows it, otherwise epoll.
     #[default]
     Auto,
     /// io_uring only.
@@ -300,7 +300,7 @@ impl CheckKind {
         json_schema!({ "type": "string", "pattern": r"^(sequence|scoring|.+\.toml)$" })
     }
 
-    /// Resolves the path of a check file, which is relative to `directory`.
+    /// Resolves the path of a check file relative to `directory`.
     pub fn relative_to(&mut self, directory: &Path) {
         if let CheckKind::File(path) = self {
             *path = directory.join(&*path);

@@ -326,7 +326,7 @@ kind!(
     json_schema!({ "type": "string", "pattern": format!("{DURATION}|^0$") })
 );
 
-/// Longest time before a crash.
+/// Maximum time before a crash.
 const LONGEST_CRASH_TIME: Duration = Duration::from_secs(60);
 
 kind!(

@@ -19,7 +19,7 @@
 //! {"event":"end"…}   →
 //! ```
 //!
-//! The agent ends when its stdin is closed. It is silent until it is greeted, because
+//! The agent ends when its stdin is closed. It sends nothing before it receives `hello`, because
 //! `kubectl attach` misses output written before it connects.
 
 use std::fmt::Display;
@@ -64,7 +64,7 @@ pub enum AgentLine {
     },
     /// Facts and findings about the agent's host.
     Checkup(Box<Checkup>),
-    /// The agent waits for the start of the next phase.
+    /// The agent is waiting for the start of the next phase.
     Waiting,
     /// A phase has started.
     Began {

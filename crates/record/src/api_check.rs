@@ -1,4 +1,5 @@
-//! A check of any API: how the requests of a plan write and read, and how to read back.
+//! A check of any API: how a plan's requests write and read values, and how to read back the items
+//! of a set.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,8 +23,8 @@ pub struct ApiCheck {
     pub read_value: Option<JsonPointer>,
     /// How to read all items of a set; null for other checks.
     pub readback: Option<Readback>,
-    /// The locations of values in the check file, such as `items.toml:5: read.value "/data"`. Empty
-    /// in records of earlier versions.
+    /// The keys in the check file that locate the values, such as
+    /// `items.toml:5: read.value "/data"`. Empty in records from earlier versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub value_places: Vec<String>,
 }
@@ -64,12 +65,12 @@ pub struct ItemsFile {
     pub count: u64,
     /// Number of items in which no integer was found. The file does not contain these items.
     pub unreadable: u64,
-    /// Number of items before the first attempt. Results of earlier versions can contain a number
-    /// above 0; later versions require an empty set.
+    /// Number of items that existed before the first attempt. Results of earlier versions can
+    /// contain a number above 0; later versions require an empty set.
     pub before: u64,
     /// Why the items could not be read; null on success.
     pub failure: Option<String>,
-    /// Whether the reading was stopped.
+    /// Whether the readback was interrupted.
     #[serde(default)]
     pub interrupted: bool,
 }
@@ -83,7 +84,7 @@ pub struct OperationRule {
     pub value: Option<JsonPointer>,
 }
 
-/// Status of a response to a read of a key without a value.
+/// Status with which a server responds to a read of a key that has no value.
 const NOT_FOUND: u16 = 404;
 
 impl ApiCheck {
@@ -101,7 +102,7 @@ impl ApiCheck {
         [write].into_iter().chain(read).collect()
     }
 
-    /// Returns the places in the check file that locate values.
+    /// Returns text that names the keys in the check file that locate the values.
     #[must_use]
     pub fn show_value_places(&self) -> String {
         match self.value_places[..] {
@@ -132,7 +133,8 @@ impl OperationRule {
         }
         Some(match value() {
             Some(PointedValue::Number(value)) => (OperationKind::Acknowledged, Some(value)),
-            // The server executed the write, or claims so, but its place in the order is unknown.
+            // The server reports success but no usable value, so the write's place in the order is
+            // unknown.
             Some(_) => (OperationKind::Unknown, None),
             None if is_ok => (OperationKind::Acknowledged, None),
             None if (400..500).contains(&status) => (OperationKind::Refused, None),

@@ -1,4 +1,4 @@
-//! Bodies of requests. A record contains short bodies whole, and only the length and hash of long
+//! Bodies of requests. A record contains short bodies in full, and only the length and hash of long
 //! ones.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
-/// Maximum length in bytes of a body that a record contains whole.
+/// Maximum length, in bytes, of a body that a record contains in full.
 pub const MAX_RECORDED: usize = 64 * 1024;
 
 /// The body of a request. Clones share the bytes.
@@ -97,7 +97,7 @@ impl RequestBody {
         self.len() == 0
     }
 
-    /// Returns length and hash of a long body, and `None` for a short one.
+    /// Returns the length and hash of a long body, or `None` for a short one.
     #[must_use]
     pub fn digest(&self) -> Option<&BodyDigest> {
         self.digest.as_ref()

@@ -89,12 +89,12 @@ pub struct CapacityTrial {
     pub start: TrialStart,
     /// Start of the trial in seconds since the start of the search.
     pub at_s: f64,
-    /// Length of the time at the start whose requests are not judged, in seconds.
+    /// Length of the period at the start whose requests are not evaluated, in seconds.
     pub transient_s: f64,
-    /// Length of the judged time in seconds.
+    /// Length of the period whose requests are evaluated, in seconds.
     pub judged_s: f64,
-    /// Length that the precision of the percentile requires, in seconds, if it is longer than the
-    /// budget allows.
+    /// Evaluated length that the precision of the percentile requires, in seconds, if it is longer
+    /// than the budget allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub required_s: Option<f64>,
     /// Result of the trial.
@@ -123,21 +123,21 @@ pub struct CapacityTrial {
     pub slow_cpu_share: Option<f64>,
 }
 
-/// Minimum share of the time with slow CPUs in a disturbed trial. At a rate close to the capacity, a
-/// few slow milliseconds delay more than 1 % of the requests.
+/// Minimum share of the time with slow CPUs for which a trial counts as disturbed. At a rate close
+/// to the capacity, a few slow milliseconds delay more than 1 % of the requests.
 const LEAST_SLOW_SHARE: f64 = 0.02;
 
 impl CapacityTrial {
-    /// Returns the judged time as a share of the time that precision requires, at most 1.
+    /// Returns the evaluated time as a share of the time that the precision requires, at most 1.
     #[must_use]
     pub fn share_of_required(&self) -> f64 {
         let required_s = self.required_s.unwrap_or(self.judged_s);
         (self.judged_s / required_s).min(1.0)
     }
 
-    /// Returns whether slow CPUs may have made the trial miss. Even CPUs that stop while they are slow
-    /// reduce the throughput by at most the slow share. A server that falls further behind is
-    /// overloaded.
+    /// Returns whether slow CPUs may have made the trial miss its objectives. Even CPUs that stop
+    /// while they are slow reduce the throughput by at most the slow share. A server that falls
+    /// further behind is overloaded.
     #[must_use]
     pub fn is_disturbed(&self) -> bool {
         let throughput = self.throughput_per_s.unwrap_or(0.0);
@@ -216,14 +216,15 @@ pub struct CapacityResult {
     pub level: f64,
     /// Whether `rate_per_s` is only a bound of the capacity; null if it is an estimate.
     pub bound: Option<CapacityBound>,
-    /// Capacity when the load falls from an overload, if it is lower.
+    /// Capacity after an overload, if it is lower than `rate_per_s`; null otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub falling: Option<FallingCapacity>,
     /// Capacity at the last trial in requests per second, if it changed during the search.
     /// `rate_per_s` is then the capacity at the first trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_per_s: Option<f64>,
-    /// Standard deviation between the capacities of trials, as a share; null if unknown.
+    /// Standard deviation of the capacity from trial to trial, as a share of the capacity; null if
+    /// unknown.
     pub scatter: Option<f64>,
     /// Whether fresh trials at both bounds of the interval agreed with the interval.
     pub is_confirmed: bool,
@@ -274,7 +275,7 @@ pub struct FallingCapacity {
     pub high: Option<f64>,
 }
 
-/// Capacity of a trial of an experiment, over its server processes.
+/// Capacity of an experiment's trial, computed from its server processes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TrialCapacity {
     /// Name of the trial.
@@ -300,13 +301,14 @@ pub enum CapacityKind {
     Hysteresis,
     /// The capacity changed during the search.
     NotStationary,
-    /// The client cannot send a higher rate on time.
+    /// The client cannot send requests on time at a higher rate.
     ClientLimit,
     /// The server met every objective at the highest rate of the settings.
     AboveHighest,
     /// The server missed an objective even at the lowest rate.
     Never,
-    /// The search ended before one trial had passed and one had missed.
+    /// The search ended before at least one trial had met all objectives and one had missed an
+    /// objective.
     Unfinished,
 }
 

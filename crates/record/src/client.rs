@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// Event: an external client ended.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClientRan {
-    /// Name of the client and of its directory.
+    /// Name of the client, which is also the name of its directory.
     pub name: String,
     /// User-mode CPU time in seconds of the client and its reaped child processes (`wait4`).
     /// Null if the client did not start.

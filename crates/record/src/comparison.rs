@@ -119,7 +119,8 @@ pub struct Comparison {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Agreement {
-    /// Relative tolerance: 0.1 allows figures from published ÷ 1.1 to published × 1.1.
+    /// Relative tolerance: 0.1 allows measured figures from the published figure ÷ 1.1 to the
+    /// published figure × 1.1.
     Within(f64),
     /// The measured figure must be at least the published figure.
     AtLeast,
@@ -172,7 +173,7 @@ pub struct ClaimResult {
 pub struct ComparedResult {
     /// Name of the result.
     pub name: String,
-    /// Systems and workloads of the runs. Pooled results can have several.
+    /// Systems and workloads of the runs. Pooled results can have several of each.
     pub of: Vec<String>,
     /// Number of server processes.
     pub processes: u32,

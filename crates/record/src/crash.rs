@@ -28,7 +28,7 @@ pub enum CrashSignal {
     /// SIGKILL: the processes end at once.
     #[default]
     Kill,
-    /// SIGTERM: the processes end in their own way.
+    /// SIGTERM: the processes can shut down cleanly.
     Term,
     /// SIGSTOP for longer than the request timeout, and then SIGCONT.
     Stop,
@@ -62,7 +62,8 @@ pub struct CrashSettings {
     pub to_s: f64,
 }
 
-/// Start of a trial's crash rounds on one durable state. A resumed experiment has several.
+/// Start of a trial's crash rounds on one durable state. A resumed experiment has several such
+/// events.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CrashBegan {
     /// Name of the trial.
@@ -73,7 +74,7 @@ pub struct CrashBegan {
     pub workload: String,
     /// Plan of the first round. Each later round increases the seed by one.
     pub plan: Plan,
-    /// Placement of client and server, if requested.
+    /// Placement of the client and the server, if requested.
     pub place: Option<Placement>,
     /// Number (`{seq}`) of the first request. All numbers of earlier rounds are smaller. 0 in
     /// events from older versions.
@@ -97,7 +98,8 @@ pub struct CrashRound {
     /// Outcomes of the round's requests.
     pub counts: Counts,
     /// Time between the restart and the first ok response to a request that was sent after the
-    /// restart. Null if there was none and data was lost.
+    /// restart. Null if there was no such response, which is possible only in a round that lost
+    /// data.
     pub first_ok_ns: Option<u64>,
     /// Time between the restart and the start of the first 100 ms with at least 90 % of the earlier
     /// rate. Null if the load ended before that time, or if the earlier rate is unknown.
@@ -118,13 +120,13 @@ pub struct CrashRound {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RoundFindings {
     /// Number of acknowledged requests whose loss the round could have detected: those executed
-    /// before the restart or SIGCONT. For `register`, only writes whose key was read after that and
-    /// before the next write to the key.
+    /// before the restart or SIGCONT. For `register`, only writes whose key was read after the
+    /// restart or SIGCONT and before the next write to the key.
     pub acknowledged: u64,
     /// Number of requests with an unknown outcome. The server may have executed them or not.
     pub unknown: u64,
-    /// Last number that the state contained after the restart, for `sequence` and `scoring`. The
-    /// last number of the round if the server kept running.
+    /// Last number that the state contained after the restart, for `sequence` and `scoring`. If the
+    /// server kept running, the last number of the round.
     pub recovered: Option<u64>,
     /// Violations, one string each.
     pub violations: Vec<String>,
@@ -134,7 +136,8 @@ pub struct RoundFindings {
 }
 
 impl RoundFindings {
-    /// Returns whether the round could not have detected a loss.
+    /// Returns whether the round is inconclusive: it found no violation, but could not have
+    /// detected a loss.
     #[must_use]
     pub fn is_inconclusive(&self) -> bool {
         self.violations.is_empty() && self.acknowledged == 0
@@ -150,7 +153,7 @@ pub struct DurableState {
     pub unknown: u64,
     /// Expected totals (`scoring`); null for other checks.
     pub line: Option<TotalLine>,
-    /// Distance of the totals from the line, as a number of scores; null if unknown or not an
+    /// Distance of the totals from `line`, as a number of scores; null if unknown or not an
     /// integer.
     pub distance: Option<i32>,
     /// Next free request number (`{seq}`). All numbers in the rounds so far are smaller.
@@ -169,7 +172,7 @@ pub struct CrashResult {
     pub workload: String,
     /// Name of the check.
     pub check: String,
-    /// Process that failed.
+    /// Process that the rounds crashed.
     pub kill: CrashTarget,
     /// Signal that was sent.
     pub signal: CrashSignal,
@@ -200,7 +203,7 @@ pub struct CrashResult {
     pub unknown: u64,
     /// Plan of the first round.
     pub plan: Plan,
-    /// Placement of client and server, if requested.
+    /// Placement of the client and the server, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<Placement>,
     /// Rounds that lost data.
@@ -216,7 +219,7 @@ impl CrashResult {
     }
 }
 
-/// Recovery times over the rounds of a trial.
+/// Recovery times in the rounds of a trial.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RecoveryTimes {
     /// Number of rounds with a time.

@@ -31,7 +31,7 @@ pub struct RunId {
     pub attempt: u32,
 }
 
-/// First event of a worker. The worker is ready to send.
+/// First event of a worker, sent when the worker is ready to send load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerReady {
     /// Process id.
@@ -42,13 +42,14 @@ pub struct WorkerReady {
     pub fd_limit: Option<u64>,
     /// Original open-file limit of the worker; null if unknown.
     pub fd_limit_before: Option<u64>,
-    /// Origin of the worker's clock on the host's monotonic clock (`CLOCK_MONOTONIC`), in ns.
-    /// The times of kept responses start at this origin. Null in events from older versions.
+    /// Time on the host's monotonic clock (`CLOCK_MONOTONIC`) at which the worker's clock started,
+    /// in ns. The times of kept responses are relative to this time. Null in events from older
+    /// versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_origin_ns: Option<u64>,
 }
 
-/// Progress in opening connections before the clock starts.
+/// Progress in opening connections before the load starts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Connecting {
     /// Connections established so far.
@@ -59,12 +60,12 @@ pub struct Connecting {
     pub of: u64,
 }
 
-/// Held connections (`--hold`), opened before the clock starts and kept open.
+/// Held connections (`--hold`), opened before the load starts and kept open.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HeldConnections {
-    /// Connections that were open when the clock started.
+    /// Connections that were open when the load started.
     pub standing: u64,
-    /// Connections that failed to open before the clock started.
+    /// Connections that failed to open before the load started.
     pub failed: u64,
     /// Number of failures for each reason. These failures are also counted in `errors`.
     /// Empty in records from older versions.
@@ -75,7 +76,7 @@ pub struct HeldConnections {
     pub lost: u64,
     /// Connections opened during the run to replace lost or failed ones.
     pub reopened: u64,
-    /// Time spent opening connections before the clock started, in ns.
+    /// Time spent opening connections before the load started, in ns.
     pub opening_ns: u64,
 }
 
@@ -90,7 +91,7 @@ crate::names::named! {
     }
 }
 
-/// Counts for a part of a second (at most 100 ms), summed over all threads. The parts of a second
+/// Counts for a part of a second (at most 100 ms), summed across all threads. The parts of a second
 /// precede its [`SecondRow`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PartRow {
@@ -108,7 +109,8 @@ pub struct PartRow {
     pub groups: Vec<GroupRow>,
 }
 
-/// Figures for one second, summed over all threads. Times are measured from the start of the phase.
+/// Figures for one second, summed across all threads. Times are measured from the start of the
+/// phase.
 ///
 /// An outcome belongs to the second in which the request ended. The other counts (`intended`,
 /// `sent`, `unsent` and `connect_failed`) belong to the second in which the counted event occurred.
@@ -170,15 +172,14 @@ pub struct ThreadUsage {
     pub run_delay_s: Option<f64>,
     /// Length of the sending window in seconds.
     pub wall_s: f64,
-    /// Time in seconds during which the thread coalesced responses.
-    /// Null for threads that send no load. Busy threads coalesce responses in the closed model.
-    /// Coalescing delays a response by at most 1 ms and at most one eighth of the mean response
-    /// time.
+    /// Time in seconds during which the thread coalesced responses, that is, handled several
+    /// responses per system call. Null for threads that send no load. Busy threads coalesce
+    /// responses in the closed model. Coalescing delays a response by at most 1 ms and at most one
+    /// eighth of the mean response time.
     pub coalesced_s: Option<f64>,
-    /// Number of receive calls that returned a kernel timestamp (`SO_TIMESTAMPNS`), as used in the
-    /// open model.
-    /// For other receive calls, floodmark uses the time when it reads the data. Null for threads
-    /// that send no load.
+    /// Number of receive calls that returned a kernel timestamp (`SO_TIMESTAMPNS`). floodmark
+    /// requests these timestamps in the open model. For other receive calls, floodmark uses the
+    /// time when it reads the data. Null for threads that send no load.
     pub kernel_stamped: Option<u64>,
 }
 
@@ -204,8 +205,8 @@ pub enum EndReason {
 pub struct WorkerEnd {
     /// Reason why the worker ended.
     pub reason: EndReason,
-    /// Time of the last response, in ns since the start of the phase: 0 if this response arrived
-    /// earlier, null if no response arrived.
+    /// Time of the last response, in ns since the start of the phase; 0 if this response arrived
+    /// before the phase, null if no response arrived.
     /// Older versions recorded this time only if the server became unreachable.
     #[serde(alias = "server_gone_since_ns")]
     pub last_response_ns: Option<u64>,
@@ -237,8 +238,8 @@ pub struct WorkerEnd {
     /// The first response with each status that is not ok.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_ok_responses: Vec<NotOkResponse>,
-    /// Connect failures while no request was waiting for the connection, or only a request that had
-    /// already been sent, by reason.
+    /// Number of connect failures, by reason, that occurred while no request was waiting for the
+    /// connection, or while the only waiting request had already been sent.
     /// They are also counted in `errors`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unawaited: BTreeMap<String, u64>,
@@ -270,8 +271,8 @@ pub struct WorkerEnd {
     /// Histograms of the measurement by group, in the order of the plan's mix.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<BTreeMap<TimeKind, String>>,
-    /// Next free request number (`{seq}`). All numbers used so far, including in the warm-up, are
-    /// smaller.
+    /// Next free request number (`{seq}`). All numbers used so far, including those in the warm-up,
+    /// are smaller.
     #[serde(default)]
     pub next_number: u64,
 }
@@ -303,8 +304,8 @@ pub struct AddressUse {
 /// 2. The send time in ns (low 48 bits) and the low half of the distance (high 16 bits).
 /// 3. `done − sent` in ns (low 48 bits) and the high half of the distance (high 16 bits).
 ///
-/// The distance is the difference between the total and its expected value, as a 32-bit number of
-/// scores.
+/// The distance is the difference between the total and its expected value, as a signed 32-bit
+/// number of scores.
 /// The value -2^31 marks a distance that is not an integer number of scores.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AnswersFile {
@@ -315,7 +316,7 @@ pub struct AnswersFile {
 }
 
 impl PartRow {
-    /// Adds the same part from another worker. The merged part covers both.
+    /// Merges another worker's row for the same part. The merged row spans the times of both.
     pub fn merge(&mut self, other: &PartRow) {
         self.from_ns = self.from_ns.min(other.from_ns);
         self.to_ns = self.to_ns.max(other.to_ns);
@@ -326,7 +327,7 @@ impl PartRow {
 
 impl SecondRow {
     /// Returns a row with the sums of the parts of one second, or `None` if `parts` is empty. Parts
-    /// contain no connections, CPU times or histograms, so these are 0 or empty.
+    /// contain no connections, CPU times or histograms, so these fields are 0 or empty.
     #[must_use]
     pub fn of_parts(parts: &[PartRow], index: u64) -> Option<Self> {
         let mut sum = parts.first()?.clone();
@@ -351,7 +352,8 @@ impl SecondRow {
         })
     }
 
-    /// Adds the same second from another worker, except its histograms. The merged row covers both.
+    /// Merges another worker's row for the same second, except its histograms. The merged row spans
+    /// the times of both.
     pub fn merge(&mut self, other: &SecondRow) {
         self.from_ns = self.from_ns.min(other.from_ns);
         self.to_ns = self.to_ns.max(other.to_ns);
@@ -370,8 +372,8 @@ impl SecondRow {
 }
 
 impl HeldConnections {
-    /// Adds the held connections of another worker. Both workers opened them at the same time, so
-    /// the longer opening time applies.
+    /// Adds the held connections of another worker. The workers opened their connections at the
+    /// same time, so the longer opening time applies.
     pub fn merge(&mut self, other: &HeldConnections) {
         self.standing += other.standing;
         self.failed += other.failed;
@@ -435,7 +437,7 @@ impl WorkerEnd {
         self.offenders.extend_from_slice(&other.offenders);
         self.offenders.truncate(SHOWN);
         self.not_numbers += other.not_numbers;
-        // Keep the first line, because the distances in the joined file are relative to it.
+        // Keep the first `TotalLine`, because the distances in the joined file are relative to it.
         merge_options(&mut self.scored, &other.scored, |a, b| {
             a.line = a.line.or(b.line);
             a.join(b);

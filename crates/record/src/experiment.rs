@@ -28,7 +28,7 @@ pub struct ExperimentDescription {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub claims: Vec<PublishedClaim>,
     /// Trials of the ladder, in order. Each trial adds one feature to the previous trial.
-    /// The ratio between two neighbouring trials shows the cost of the added feature.
+    /// The ratio between two adjacent trials shows the cost of the added feature.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ladder: Vec<String>,
     /// Groups of trials that differ only in settings.
@@ -40,16 +40,18 @@ pub struct ExperimentDescription {
     /// Further causes that the author expects to contribute.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expected_also: Vec<String>,
-    /// Steps that the author expects on the path, without the first step: `KIND PROCESS`.
+    /// Steps that the author expects on the path, excluding the first step. Each has the form
+    /// `KIND PROCESS`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expected_path: Vec<String>,
     /// Expected outcome of the check; null if not stated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_check: Option<ExpectedCheck>,
-    /// Crash rounds of each trial. Such an experiment has no other runs.
+    /// Crash rounds of each trial. An experiment with crash rounds has no other runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crash: Option<CrashSettings>,
-    /// Search for the capacity of each server process. Such an experiment compares capacities only.
+    /// Search for the capacity of each server process. An experiment with such a search compares
+    /// only capacities.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<CapacityGoal>,
     /// Gate that decides whether a candidate is worse than its baseline.

@@ -1,6 +1,6 @@
-//! The figures of a load: their names, their units, and where a record contains them.
+//! The figures of a load: their names, their units, and where they are in a record.
 //!
-//! A figure is either a [`Number`] or a [`Statistic`] of one kind of time, which [`TIMES`] lists.
+//! A figure is either a [`Number`] or a [`Statistic`] of one of the kinds of time in [`TIMES`].
 //! Conditions, comparisons and tables take names, units and values from this module.
 
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub enum FigureUnit {
     Time,
     /// Requests per second.
     Rate,
-    /// Share of all requests, 0 to 1.
+    /// Share of all requests, from 0 to 1.
     Share,
     /// Number of requests.
     Count,
@@ -128,7 +128,7 @@ pub trait Measured {
         None
     }
 
-    /// Number of intended requests that were not in flight at the end of the run.
+    /// Number of intended requests, excluding those in flight at the end of the run.
     fn with_known_outcome(&self) -> u64 {
         let requests = self.requests();
         requests.intended.saturating_sub(requests.in_flight_at_end)
@@ -195,7 +195,7 @@ impl Measured for SideFigures {
     }
 }
 
-/// A figure other than a statistic of times.
+/// A figure that is a single number, such as a rate or a count.
 #[derive(Debug)]
 pub struct Number {
     /// Name in conditions and records.
@@ -333,7 +333,7 @@ impl Statistic {
 /// A figure of a load.
 #[derive(Debug, Clone, Copy)]
 pub enum Figure {
-    /// A figure other than a statistic of times.
+    /// A figure that is a single number, such as a rate or a count.
     Number(&'static Number),
     /// A statistic of times.
     Time(TimeKind, Statistic),

@@ -1,5 +1,5 @@
-//! A gate: decides whether a candidate is worse than a baseline, from pairs of server processes.
-//! A pair may be loaded alternately.
+//! A gate decides whether a candidate is worse than a baseline, based on pairs of server processes.
+//! The two servers of a pair may be loaded alternately.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,17 +13,18 @@ use crate::times::Times;
 crate::names::named! {
     /// Decision of a gate.
     GateDecision {
-        /// The interval excludes a degradation by the margin, and the ratio shows less than half.
+        /// The interval excludes a degradation by the margin, and the measured degradation is less
+        /// than half of the margin.
         Passed = "passed",
         /// The interval excludes 1, and the degradation is at least half of the margin.
         Failed = "failed",
-        /// The interval is too wide, or there is none.
+        /// The interval is too wide or missing.
         Inconclusive = "inconclusive",
     }
 
     /// How a gate ended.
     GateEnd {
-        /// The interval decided.
+        /// The interval led to a decision.
         Decided = "decided",
         /// The budget, or the maximum number of pairs, was used up.
         OutOfTime = "out-of-time",
@@ -35,9 +36,9 @@ crate::names::named! {
 /// The rules of a gate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GateRules {
-    /// Trial with the baseline.
+    /// Name of the baseline trial.
     pub baseline: String,
-    /// Trial with the candidate.
+    /// Name of the candidate trial.
     pub candidate: String,
     /// Metric to compare.
     pub metric: ComparedMetric,
@@ -52,8 +53,8 @@ pub struct GateRules {
 }
 
 impl GateRules {
-    /// Returns the ratio of candidate to baseline at which the candidate is worse by a share of the
-    /// baseline's figure.
+    /// Returns the ratio of the candidate's figure to the baseline's at which the candidate is
+    /// worse by `degradation`, a share of the baseline's figure.
     #[must_use]
     pub fn ratio_at(&self, degradation: f64) -> f64 {
         if self.metric.figure().more_is_better() {
@@ -67,8 +68,8 @@ impl GateRules {
     ///
     /// The gate fails if the interval excludes 1, and passes if the interval excludes a degradation
     /// by the margin. If both apply, the gate fails if the degradation is at least half of the
-    /// margin. Each of the two errors therefore has at most half of the interval's error
-    /// probability.
+    /// margin. A wrong pass and a wrong failure therefore each have at most half of the interval's
+    /// error probability.
     #[must_use]
     pub fn decide(&self, ratio: f64, interval: &Interval) -> GateDecision {
         // Degradations are positive, whatever the direction of the metric.
@@ -94,7 +95,7 @@ impl GateRules {
 /// Figures of a pair whose servers were loaded alternately.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GateTurns {
-    /// Process number of both servers.
+    /// Number of the server process, which is the same for both servers.
     pub process: u32,
     /// Mean planned length of a turn in seconds.
     pub turn_s: f64,
@@ -107,7 +108,7 @@ pub struct GateTurns {
 /// One server process of the baseline and one of the candidate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GatePair {
-    /// Process number of both servers.
+    /// Number of the server process, which is the same for both servers.
     pub process: u32,
     /// Figure of the baseline in the metric's unit.
     pub baseline: f64,
@@ -138,7 +139,8 @@ pub struct GateResult {
     /// The candidate's figure divided by the baseline's: geometric mean over the pairs, trimmed by
     /// up to 25 % at each end; null without pairs.
     pub ratio: Option<f64>,
-    /// Interval for the ratio. It allows for the repeated looks; null for fewer than five pairs.
+    /// Interval for the ratio, corrected for its repeated evaluation; null for fewer than five
+    /// pairs.
     pub interval: Option<Interval>,
     /// The pairs in order.
     pub pairs: Vec<GatePair>,
@@ -162,8 +164,8 @@ impl GateResult {
         (self.pairs.len() + self.excluded.len()) as u32
     }
 
-    /// Returns whether the gate ended regularly and excluded only some pairs. Invalid runs are then
-    /// no failure of the command.
+    /// Returns whether the gate ended normally and has at least one pair with a ratio. Invalid runs
+    /// then do not make the command fail.
     #[must_use]
     pub fn tolerates_invalid_runs(&self) -> bool {
         self.ended != GateEnd::Interrupted && !self.pairs.is_empty()
@@ -187,8 +189,8 @@ pub struct SideFigures {
 }
 
 impl SideFigures {
-    /// Returns a figure in the metric's unit, or `None` if it was not measured or is not positive
-    /// and finite.
+    /// Returns the metric's figure in its unit if the figure was measured and is positive and
+    /// finite, otherwise `None`.
     #[must_use]
     pub fn figure(&self, metric: ComparedMetric) -> Option<f64> {
         let figure = metric.figure().of(self);

@@ -53,11 +53,11 @@ pub fn show_agents(agents: &[String], count: usize) -> String {
     }
 }
 
-/// A message, divided at its numbers.
+/// A message, split at its numbers.
 struct MessageShape {
     /// The text before each number, and the text after the last number.
     text: Vec<String>,
-    /// The least and the largest value of each number, as written.
+    /// The smallest and the largest value of each number, as written.
     numbers: Vec<(String, String)>,
 }
 

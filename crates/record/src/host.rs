@@ -30,7 +30,7 @@ pub enum Level {
     Warning,
     /// Matters for some measurements.
     Note,
-    /// The host does not show the figure.
+    /// The host does not expose the figure.
     Unknown,
     /// No action needed.
     Ok,
@@ -100,7 +100,7 @@ pub struct CpuFacts {
 /// CPU quota of a control group.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct QuotaFacts {
-    /// CPU seconds allowed per wall second.
+    /// CPU seconds allowed per second of wall-clock time.
     pub cpus: f64,
     /// Accounting period in milliseconds.
     pub period_ms: f64,
@@ -200,7 +200,7 @@ pub struct TimeWaitFacts {
     pub max: Option<u64>,
     /// Number of connections in TIME_WAIT on this host, on either the client or the server side.
     pub now: Option<u64>,
-    /// Number of local ports in TIME_WAIT on the source address that has the most.
+    /// Number of local ports in TIME_WAIT on the source address that has the most of them.
     /// Connections that the server closed first are excluded, because they hold the server's port.
     pub ports_held: Option<u64>,
 }
@@ -208,7 +208,7 @@ pub struct TimeWaitFacts {
 /// Kernel settings for the accept queue.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AcceptQueueFacts {
-    /// `net.core.somaxconn`: upper bound of every accept queue.
+    /// `net.core.somaxconn`: upper bound for the length of every accept queue.
     pub somaxconn: Option<u64>,
     /// `net.ipv4.tcp_max_syn_backlog`.
     pub syn_backlog: Option<u64>,
@@ -248,7 +248,7 @@ pub struct ClockFacts {
     pub read_ns: f64,
 }
 
-/// Host of a record.
+/// Description of a host in a record.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Environment {
     /// Kernel release.
@@ -317,7 +317,7 @@ impl FromStr for Label {
 pub struct Labels(BTreeMap<String, String>);
 
 impl Labels {
-    /// Returns whether there is no label.
+    /// Returns whether there are no labels.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

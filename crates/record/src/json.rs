@@ -18,7 +18,7 @@ impl Record {
     /// Reads a record. Converts the fields of earlier schema versions.
     ///
     /// # Errors
-    /// The JSON is not a record.
+    /// The text is not valid JSON for a record.
     pub fn from_json(json: &[u8]) -> serde_json::Result<Self> {
         serde_json::from_slice(json)
     }
@@ -40,7 +40,7 @@ macro_rules! lines {
             /// Reads a line of JSON, with or without its line feed.
             ///
             /// # Errors
-            /// The line is not the JSON of such a value.
+            /// The line is not valid JSON for this type.
             pub fn from_line(line: &[u8]) -> serde_json::Result<Self> {
                 serde_json::from_slice(line)
             }

@@ -2,7 +2,7 @@
 //!
 //! A response contains a number and a total. All requests have the same score, so the expected
 //! total is `score × number` plus the total at the start.
-//! Only the total's distance from the expected total is kept, as a number of scores.
+//! Instead of the total, its distance from the expected total is kept, as a number of scores.
 //! The distance is 0 unless the server loses updates.
 
 use serde::{Deserialize, Serialize};
@@ -41,7 +41,7 @@ const NONE: i32 = i32::MIN;
 /// Maximum rounding error accepted in a total, as a share of a score.
 const MAX_ROUNDING: f64 = 0.25;
 
-/// Expected totals as a function of the number: `before + score × number`.
+/// Expected totals as a function of the response's number: `before + score × number`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct TotalLine {
     /// Score of each request: finite and not 0.
@@ -49,7 +49,7 @@ pub struct TotalLine {
     /// Total before the first score, computed from the response that defined the line.
     pub before: f64,
     /// Number of the response that defined the line.
-    /// `before` includes the rounding errors up to this number.
+    /// `before` includes the rounding errors of the total up to this number.
     pub drawn_at: u64,
 }
 

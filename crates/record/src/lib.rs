@@ -60,6 +60,6 @@ pub use run::Run;
 pub use stream::Event;
 pub use times::{TimeKind, Times};
 
-/// Version of the record format. The version increases when a field is removed or changes meaning.
-/// Records of all earlier versions can be read. Version 1 stored ruled-out causes as text.
+/// Version of the record format. The version increases when a field is removed or its meaning
+/// changes. Records of all earlier versions can be read. Version 1 stored ruled-out causes as text.
 pub const SCHEMA_VERSION: u32 = 2;

@@ -55,7 +55,7 @@ pub enum Metric {
         role: Role,
         /// Name of the thread group.
         group: String,
-        /// Object for which the threads wait.
+        /// Object for which the threads were waiting.
         object: WaitObject,
     },
     /// Code that a process tree executes in user mode.
@@ -72,7 +72,7 @@ pub enum Metric {
     Upstream(SocketAddr, UpstreamFigure),
     /// A PostgreSQL server.
     Postgresql(PostgresqlFigure),
-    /// PostgreSQL sessions that wait for an event. The string is `TYPE:EVENT`.
+    /// PostgreSQL sessions that are waiting for an event. The string is `TYPE:EVENT`.
     PostgresqlWait(String),
     /// A Cassandra node.
     Cassandra(CassandraFigure),
@@ -352,8 +352,8 @@ fn parse_known(subject: &str, name: &str) -> Option<Metric> {
     })
 }
 
-/// Parses a metric's name that starts with the name of a thread group. The name of the thread group
-/// may contain any character.
+/// Parses a metric name that starts with the name of a thread group, which may contain any
+/// character.
 fn parse_thread_group(role: Role, name: &str) -> Option<Metric> {
     let with_figure = |figure: ThreadGroupFigure| {
         let group = name.strip_suffix(figure.name())?.strip_suffix(' ')?;
@@ -463,13 +463,13 @@ struct StoredObservation {
     /// - `server host`, `server network`, `server cgroup`, `server disk`: the server's host, if
     ///   different.
     /// - `server`, `client`, `store`: process trees.
-    /// - `server sockets`, `client sockets`: the two ends of connections to the target on this
-    ///   host.
+    /// - `server sockets`, `client sockets`: the server's or the client's end of the connections to
+    ///   the target, if that end is on this host.
     /// - `listener`: the target's listening sockets.
     /// - `jvm`, `store jvm`: the JVM of the server or the store.
-    /// - `server threads`, `store threads`: threads, grouped by name without a trailing number. The
-    ///   metric `GROUP on OBJECT` is the mean number of threads in the group that wait for the
-    ///   object.
+    /// - `server threads`, `store threads`: threads, grouped by their names without trailing
+    ///   numbers. The metric `GROUP on OBJECT` is the mean number of threads in the group that were
+    ///   waiting for the object.
     /// - `server upstreams`: connections that the server opened, grouped by address.
     /// - `postgresql`, `cassandra`: the store's own statistics.
     subject: String,
@@ -532,12 +532,12 @@ impl Observation {
 }
 
 crate::names::named! {
-    /// Kind of object that a blocked thread waits for.
+    /// Kind of object that a blocked thread is waiting for.
     WaitKind {
-        /// A lock or condition for which no other thread waits. HotSpot and Go, for example, park
-        /// each thread on a separate lock.
+        /// A lock or condition for which no other thread is waiting. HotSpot and Go, for example,
+        /// park each thread on a separate lock.
         OwnLock = "own lock",
-        /// A lock or condition, with a timeout.
+        /// A lock or condition for which the thread is waiting with a timeout.
         TimedLock = "timed lock",
         /// A lock on a file.
         FileLock = "file lock",
@@ -567,12 +567,12 @@ crate::names::named! {
     }
 }
 
-/// Object that a blocked thread waits for.
+/// Object that a blocked thread is waiting for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum WaitObject {
     /// An object known only by its kind.
     Kind(WaitKind),
-    /// A lock or condition for which several threads wait, identified by its address.
+    /// A lock or condition for which several threads are waiting, identified by its address.
     Lock(u64),
     /// A response on a connection to this address.
     Connection(SocketAddr),
@@ -743,7 +743,7 @@ figures! {
         ThrottledTime = "throttled_time", "s", Counter;
     }
 
-    /// Figures for all disks together, from `/proc/diskstats`.
+    /// Figures summed over all disks, from `/proc/diskstats`.
     DiskFigure {
         /// Bytes read.
         ReadBytes = "read_bytes", "bytes", Counter;
@@ -965,7 +965,8 @@ figures! {
 
 crate::names::named! {
     /// Operations on a table, as measured at the coordinator or at the replica.
-    /// The names are those of Cassandra's views.
+    /// The names are those of the virtual tables in Cassandra's `system_views` keyspace, without
+    /// the suffix `_latency`.
     TableOperation {
         /// Reads, at the coordinator.
         CoordinatorRead = "coordinator_read",

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 crate::names::named! {
-    /// Who a step belongs to.
+    /// Part of the system to which a step belongs.
     Actor {
         /// The load generator.
         Client = "client",
@@ -19,7 +19,7 @@ crate::names::named! {
         Upstream = "upstream",
         /// Programs outside the experiment.
         Others = "others",
-        /// Client and server together.
+        /// The client and the server together.
         Shared = "shared",
         /// The network between client and server.
         Network = "network",
@@ -35,7 +35,7 @@ crate::names::named! {
         AcceptQueue = "accept-queue",
         /// A thread, or a thread pool whose threads are all in use.
         Threads = "threads",
-        /// A limit on the requests that a process works on at once, such as a semaphore.
+        /// A limit on the number of requests that a process works on at once, such as a semaphore.
         Permits = "permits",
         /// A lock, or anything else that only one request can hold at a time.
         Lock = "lock",
@@ -47,7 +47,7 @@ crate::names::named! {
         Timer = "timer",
         /// A file, and the disk that contains it.
         Disk = "disk",
-        /// A pipe, and the process that reads it.
+        /// A pipe, and the process that reads from it.
         Pipe = "pipe",
         /// A child process.
         Child = "child",
@@ -195,9 +195,9 @@ impl From<Place> for String {
 pub struct PathStep {
     /// Kind of the step.
     pub kind: StepKind,
-    /// Who the step belongs to: `client`, `server`, `store`, `upstream`, `others` for programs
-    /// outside the experiment, `shared` for client and server together, `network` or `host`. A
-    /// space and the name or address of a resource may follow.
+    /// Part of the system to which the step belongs: `client`, `server`, `store`, `upstream`,
+    /// `others` for programs outside the experiment, `shared` for the client and the server
+    /// together, `network` or `host`. A space and the name or address of a resource may follow.
     #[schemars(with = "String")]
     pub who: Place,
     /// Mean number of requests at this step; null if unknown.

@@ -17,7 +17,7 @@ use crate::body::RequestBody;
 use crate::tls::TlsPlan;
 use crate::units::{Bytes, Rate};
 
-/// The load that one run sends to one target. Rates and counts are totals over all threads.
+/// The load that one run sends to one target. Rates and counts are totals across all threads.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Plan {
     /// Target of the requests.
@@ -39,7 +39,8 @@ pub struct Plan {
     /// Number of requests that a connection serves.
     #[serde(flatten)]
     pub connection_use: ConnectionUse,
-    /// Peer that closes a used connection first and therefore enters TIME_WAIT.
+    /// Peer that closes a used connection first. This peer enters TIME_WAIT unless it resets the
+    /// connection.
     pub close_first: CloseFirst,
     /// Length of the warm-up in seconds.
     #[serde(rename = "warmup_s", with = "seconds")]
@@ -47,12 +48,11 @@ pub struct Plan {
     pub warmup: Duration,
     /// Part of the measurement that the figures cover.
     pub figures_of: FiguresOf,
-    /// Maximum wait in seconds. The limit applies to the wait for a connection and to the wait for
-    /// a response after sending.
+    /// Maximum time to wait for a connection and, after sending, for the response, in seconds.
     #[serde(rename = "timeout_s", with = "seconds")]
     #[schemars(with = "f64")]
     pub timeout: Duration,
-    /// Maximum response time in seconds for an ok response to count as goodput.
+    /// Maximum response time, in seconds, with which an ok response counts as goodput.
     #[serde(rename = "deadline_s", with = "seconds")]
     #[schemars(with = "f64")]
     pub deadline: Duration,
@@ -62,9 +62,10 @@ pub struct Plan {
     pub expect: Vec<Expect>,
     /// Check of all responses; null without a check.
     pub check: Option<Check>,
-    /// Source addresses, used in turn for new connections; null lets the kernel choose the address.
+    /// Source addresses, used in turn for new connections; null if the kernel chooses the address.
     pub sources: Option<Sources>,
-    /// Number of local ports per source and target address; null if unknown or not needed.
+    /// Number of local ports for each pair of a source address and a target address; null if
+    /// unknown or not needed.
     pub ports_per_source: Option<u64>,
     /// I/O backend.
     pub backend: Backend,
@@ -139,7 +140,7 @@ impl Plan {
         matches!(self.model, Model::Open { hold: true, .. })
     }
 
-    /// Returns the total arrivals per second, or the mean rate if the rate changes.
+    /// Returns the total number of arrivals per second, or its mean if the rate changes. Returns
     /// `None` in the closed model.
     #[must_use]
     pub fn rate_per_s(&self) -> Option<f64> {
@@ -241,7 +242,7 @@ pub enum Expect {
     Status(u16),
     /// The body equals this text.
     Body(String),
-    /// The body is JSON equal to this value.
+    /// The body is JSON that equals this value.
     Json(serde_json::Value),
 }
 
@@ -317,7 +318,7 @@ pub enum Backend {
     Epoll,
 }
 
-/// Durations as seconds.
+/// Serializes durations as seconds.
 mod seconds {
     use std::time::Duration;
 
@@ -397,7 +398,7 @@ pub enum Schedule {
         /// Total requests per second.
         rate: Rate,
     },
-    /// The times in a file.
+    /// Arrivals at the times in a file.
     Replay {
         /// The file and its arrivals.
         replay: Replay,
@@ -636,7 +637,7 @@ pub enum Arrivals {
     Poisson,
     /// A given number of requests at equal intervals within a given time.
     Burst,
-    /// The times in a file.
+    /// Arrivals at the times in a file.
     Replay,
 }
 
@@ -866,7 +867,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Returns all addresses, at least one.
+    /// Returns all addresses. There is at least one.
     pub fn addresses(&self) -> impl Iterator<Item = Address> + '_ {
         let further = self.further_addresses.iter().copied().map(Address::Ip);
         std::iter::once(self.address.clone()).chain(further)

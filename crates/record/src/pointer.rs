@@ -1,4 +1,4 @@
-//! Numbers at a place in a JSON text, found without building the document in memory.
+//! Finds numbers at a location in a JSON text without building the document in memory.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
-/// A place in a JSON text (JSON Pointer, RFC 6901). The empty pointer is the whole text.
+/// A location in a JSON text (JSON Pointer, RFC 6901). The empty pointer refers to the whole text.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
@@ -49,19 +49,19 @@ impl fmt::Display for JsonPointer {
     }
 }
 
-/// The content of a place in a JSON text.
+/// The content of a location in a JSON text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PointedValue {
     /// A non-negative integer, as a number or as a string of digits.
     Number(u64),
     /// JSON null.
     Null,
-    /// Another value, or none.
+    /// Any other value, or no value.
     Other,
 }
 
 impl JsonPointer {
-    /// Returns the value at this place. An empty body has a null value.
+    /// Returns the value at this location. An empty body has a null value.
     ///
     /// Allocates memory only if skipped values are nested, or a string contains an escape.
     #[must_use]
@@ -80,10 +80,10 @@ impl JsonPointer {
         }
     }
 
-    /// Calls `each` with the number at `value` in each element of the array at this place.
+    /// Calls `each` with the number at `value` in each element of the array at this location.
     ///
     /// # Errors
-    /// The text is not JSON, or there is no array at this place.
+    /// The text is not JSON, or there is no array at this location.
     pub fn each_number(
         &self,
         body: &[u8],
@@ -110,7 +110,8 @@ impl JsonPointer {
     }
 }
 
-/// Deserializes the value at a place with `leaf`. The result is `None` if the place does not exist.
+/// Deserializes the value at a location with `leaf`. The result is `None` if the location does not
+/// exist.
 struct At<'p, L> {
     rest: &'p [String],
     leaf: L,

@@ -85,7 +85,7 @@ pub enum Reason {
         /// Error of the agent or its host.
         error: String,
     },
-    /// An agent was lost while other agents sent load.
+    /// An agent was lost while other agents were sending load.
     LostAmongOthers {
         /// Error of the agent or its host.
         error: String,
@@ -150,14 +150,14 @@ pub enum Reason {
     OfAgents {
         /// Names of the agents.
         agents: Vec<String>,
-        /// Number of all agents.
+        /// Total number of agents.
         of: usize,
         /// The reasons, one for each agent in `agents`.
         reasons: Vec<Worded>,
     },
 }
 
-/// A kind of failed requests.
+/// The way in which requests failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
@@ -223,11 +223,11 @@ pub struct ThreadUse {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ThreadFix {
-    /// This number of threads.
+    /// Use this number of threads.
     MoreThreads(usize),
-    /// Separate CPUs for client and server.
+    /// Give the client and the server separate CPUs.
     OwnCpus,
-    /// Another client host.
+    /// Run the client on another host.
     OtherHost,
 }
 
@@ -519,7 +519,7 @@ impl Worded {
         }
     }
 
-    /// Describes the problem without its effect on the figures and its fix. If only the reason's
+    /// Describes the problem, excluding its effect on the figures and its fix. If only the reason's
     /// text is known, returns the whole text.
     #[must_use]
     pub fn problem(&self) -> String {

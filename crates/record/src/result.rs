@@ -37,7 +37,7 @@ pub struct Record {
     pub failures: Vec<String>,
     /// Attempts in order.
     pub runs: Vec<Run>,
-    /// Figures over all attempts; null for a single attempt.
+    /// Figures across all attempts; null for a single attempt.
     pub overall: Option<Overall>,
     /// Results of `--fail-if`.
     pub thresholds: Vec<Threshold>,
@@ -60,7 +60,7 @@ pub struct Record {
     /// Capacities of the server processes of an experiment.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub capacities: Vec<CapacityResult>,
-    /// Capacities of the trials of an experiment, over their server processes.
+    /// Capacity of each trial of an experiment, computed from its server processes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trial_capacities: Vec<TrialCapacity>,
     /// Result of a tuning run.
@@ -73,7 +73,7 @@ pub struct Record {
     pub judges: std::collections::BTreeMap<String, String>,
 }
 
-/// Figures over all attempts in a record.
+/// Figures across all attempts in a record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Overall {
     /// Mean throughput of the attempts, in ok responses per second.

@@ -41,8 +41,8 @@ pub struct Run {
     pub started_unix_ms: u64,
     /// Plan of the run.
     pub plan: Plan,
-    /// Placement of client and server.
-    /// If null, no placement was requested, so client and server share this host and its CPUs.
+    /// Placement of the client and the server. If null, no placement was requested, so the client
+    /// and the server share this host and its CPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<Placement>,
     /// Reason why the run ended.
@@ -96,16 +96,16 @@ pub struct Run {
     pub groups: Vec<GroupFigures>,
     /// Longest stall of a load thread in ns; null if the load process died.
     pub longest_stall_ns: Option<u64>,
-    /// Time of the last response, in seconds since the start.
-    /// Null unless the server stopped responding for the rest of the run.
+    /// Time of the last response, in seconds since the start of the measurement. Null unless the
+    /// server stopped responding for the rest of the run.
     pub server_gone_since_s: Option<f64>,
-    /// Periods without a response while requests were in flight; null if each was shorter than 200 ms.
-    /// Also null for external clients, and in records from older versions.
+    /// Periods of at least 200 ms without a response while requests were in flight; null if there
+    /// were none. Also null for external clients, and in records from older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silence: Option<Silence>,
-    /// Bytes of HTTP in the measurement.
+    /// HTTP bytes sent and received during the measurement.
     pub bytes: HttpBytes,
-    /// Connections of the measurement.
+    /// Connections of the run.
     pub connections: Connections,
     /// Use of TLS; null for plain HTTP, or if the load process died.
     pub tls: Option<TlsRun>,
@@ -121,7 +121,8 @@ pub struct Run {
     /// Also null if the figures are not available; `missing` then gives the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<Server>,
-    /// Busiest processes outside the experiment during the measurement, in descending order.
+    /// Busiest processes outside the experiment during the measurement, in descending order of CPU
+    /// use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub other_processes: Vec<BusyProcess>,
     /// Cost of monitoring; null without monitoring.
@@ -129,7 +130,7 @@ pub struct Run {
     /// Observation of the server on a remote host; null without `--with`.
     #[serde(default, rename = "elsewhere", skip_serializing_if = "Option::is_none")]
     pub remote: Option<RemoteObservation>,
-    /// Figures by second.
+    /// Figures for each second.
     pub series: Vec<SeriesRow>,
     /// Throughput in steps of 100 ms; null for runs of more than 30 s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -176,8 +177,8 @@ impl Run {
             .map_or(all, |place| place.client.cpu_count)
     }
 
-    /// Returns the number of CPUs on the client's host, as far as known. Server and store on this
-    /// host may use CPUs that floodmark may not.
+    /// Returns the known number of CPUs on the client's host. Includes CPUs that only a server or a
+    /// store on this host may use.
     #[must_use]
     pub fn host_cpus(&self, environment: &Environment) -> u32 {
         let sides = [&self.server, &self.store].into_iter().flatten();
@@ -235,7 +236,7 @@ pub struct WarmupRun {
 pub struct Validity {
     /// Status.
     pub status: Status,
-    /// Reasons, each with a fix.
+    /// Reasons for the status, with fixes.
     pub reasons: Vec<Worded>,
     /// Notes that don't change the status.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -287,7 +288,7 @@ pub struct Connections {
     pub opened: u64,
     /// Maximum number of connections open at once; null if the load process died.
     pub peak: Option<u64>,
-    /// Number of local ports per source and target address.
+    /// Number of local ports for each pair of a source address and a target address.
     /// Null if unknown or not needed (unix sockets).
     pub ports_per_source: Option<u64>,
     /// Raised open-file limit of the worker; null if unknown.
@@ -299,8 +300,8 @@ pub struct Connections {
     pub fd_limit_before: Option<u64>,
     /// Held connections; null without `--hold`.
     pub held: Option<HeldConnections>,
-    /// Connect failures while no request was waiting for the connection, or only a request that had
-    /// already been sent, by reason.
+    /// Number of connect failures, by reason, that occurred while no request was waiting for the
+    /// connection, or while the only waiting request had already been sent.
     /// They are also counted in `errors`, but not in `requests.connect_failed`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub unawaited: BTreeMap<String, u64>,
@@ -356,7 +357,7 @@ pub struct SeriesRow {
     pub p99_9_us: Option<f64>,
     /// Maximum response time in microseconds.
     pub max_us: Option<f64>,
-    /// Distribution of response times; null if no request was timed.
+    /// Distribution of response times; null if no response time was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_times: Option<TimeBuckets>,
     /// CPUs used by the load process in user mode.
@@ -453,11 +454,11 @@ pub struct Steady {
 pub enum SteadyClass {
     /// Throughput stayed at one level during the whole run.
     Steady,
-    /// Slower at first, then steady. If `from_s` is null, throughput rose until the end.
+    /// Throughput rose at first and was then steady. If `from_s` is null, it rose until the end.
     Warming,
-    /// Faster at first, then steady. If `from_s` is null, throughput fell until the end.
+    /// Throughput fell at first and was then steady. If `from_s` is null, it fell until the end.
     Slowing,
-    /// No steady part at the end, or the run is too short to judge.
+    /// There is no steady part at the end, or the run is too short to judge.
     Unsteady,
     /// Not judged because the plan changes the rate.
     Varied,
@@ -471,10 +472,10 @@ pub struct CheckResult {
     /// Whether the check held; null if it was not evaluated.
     /// The command fails unless the check held, or was violated as the experiment expects.
     pub held: Option<bool>,
-    /// Finding of the check, including the first violations. If the check was not evaluated, the
-    /// reason.
+    /// Finding of the check, including the first violations, or the reason why the check was not
+    /// evaluated.
     pub detail: String,
-    /// Operations around the first violation, one per line. Those that show the violation start
+    /// Operations around the first violation, one per line. Lines that show the violation start
     /// with `>`. Empty if the check has no history.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<String>,
@@ -503,7 +504,7 @@ pub struct AgentRun {
     /// Maximum error of `skew_us` in µs, including the drift until the end of the load. Null if the
     /// skew was not measured.
     pub bound_us: Option<f64>,
-    /// How long after the planned time the agent started the measurement, in µs.
+    /// Delay between the planned and the actual start of the agent's measurement, in µs.
     pub late_start_us: f64,
     /// Ok responses per second over the agent's whole measurement; null if the agent was lost.
     pub throughput_per_s: Option<f64>,
@@ -515,7 +516,7 @@ pub struct AgentRun {
     pub client: ClientUsage,
     /// Validity of the agent's part.
     pub validity: Validity,
-    /// When and why the agent was lost; null if it sent all its requests.
+    /// When and why the agent was lost; null if it was not lost.
     pub lost: Option<String>,
 }
 
@@ -543,7 +544,7 @@ pub struct GroupFigures {
     pub goodput_per_s: Option<f64>,
     /// Counts of the group's requests over the whole measurement.
     pub requests: Counts,
-    /// Bytes of HTTP in the measurement.
+    /// HTTP bytes sent and received during the measurement.
     pub bytes: HttpBytes,
     /// Response time: done − intended. Empty if the load process died.
     /// The times of a group always cover the whole measurement.
@@ -574,7 +575,7 @@ pub struct GroupPoint {
 /// Placement of the roles of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Placement {
-    /// Whether client and server share a network namespace.
+    /// Whether the client and the server share a network namespace.
     pub hosts: HostLayout,
     /// Placement of the client.
     pub client: RolePlacement,
@@ -603,13 +604,14 @@ pub struct StorePlacement {
     pub delay_s: Option<f64>,
 }
 
-/// Whether client and server share a network namespace.
+/// Whether the client and the server share a network namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum HostLayout {
-    /// Client and server share a network namespace and are connected over loopback.
+    /// The client and the server share a network namespace and are connected over loopback.
     Shared,
-    /// Client and server are in two network namespaces, connected by a pair of virtual interfaces.
+    /// The client and the server are in separate network namespaces, which a pair of virtual
+    /// interfaces connects.
     Separate,
 }
 

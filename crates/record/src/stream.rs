@@ -54,11 +54,11 @@ pub enum Event {
         /// Wall-clock time of the start in milliseconds since 1970.
         unix_ms: u64,
     },
-    /// Placement of client and server, if requested.
+    /// Placement of the client and the server, if requested.
     Placed(Placement),
-    /// An external client drives the run.
+    /// An external client sends the load of the run.
     Driven {
-        /// Name of the client and of its directory.
+        /// Name of the client, which is also the name of its directory.
         by: String,
     },
     /// The worker is ready to send.
@@ -74,11 +74,14 @@ pub enum Event {
         #[serde(default)]
         at_ns: u64,
     },
-    /// Resources used by the server since the previous event of this kind (once a second).
+    /// CPU time used by the server since the previous event of this kind. Recorded about once a
+    /// second.
     ServerUsed(ServerUsed),
-    /// Resources used by the store since the previous event of this kind (once a second).
+    /// CPU time used by the store since the previous event of this kind. Recorded about once a
+    /// second.
     StoreUsed(ServerUsed),
-    /// CPU time used on the host since the previous event of this kind (once a second).
+    /// CPU time used on the host since the previous event of this kind. Recorded about once a
+    /// second.
     HostUsed(HostUsed),
     /// Counts for a part of a second. If the worker dies, the figures for its last second are the
     /// sums of these parts.

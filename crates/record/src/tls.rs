@@ -36,7 +36,7 @@ pub enum Trust {
 #[serde(transparent)]
 pub struct TrustAnchor(#[serde(with = "crate::body::base64_bytes")] pub Vec<u8>);
 
-/// Use of TLS, summed over all load threads.
+/// Use of TLS, summed across all load threads.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TlsUse {
     /// Number of successful handshakes before and during the measurement.

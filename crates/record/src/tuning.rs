@@ -35,11 +35,11 @@ crate::names::named! {
         Start = "start",
         /// A full pool limits the previous setting, and this knob sizes the pool.
         Raise = "raise",
-        /// No cause points at a knob.
+        /// No cause indicates which knob to change.
         Sweep = "sweep",
         /// A smaller value may be enough, or a value between two others may be better.
         Narrow = "narrow",
-        /// Another process is needed to decide whether the setting is good enough.
+        /// Another server process must be measured to decide whether the setting is good enough.
         Repeat = "repeat",
         /// Fresh processes confirm the chosen setting.
         Confirm = "confirm",
@@ -114,7 +114,7 @@ pub struct FailedSetting {
 pub struct TuningStep {
     /// Why the process was measured.
     pub action: TuningAction,
-    /// Knob that differs from the setting before; null for the start and for repetitions.
+    /// Knob whose value differs from the previous setting; null for the start and for repetitions.
     pub knob: Option<String>,
     /// Why this setting was chosen, in one line.
     pub reason: String,
@@ -130,7 +130,7 @@ pub struct TuningStep {
     /// Whether the capacity may be higher than `figure_per_s`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_lower_bound: bool,
-    /// Interval within the server process; null if unknown.
+    /// Interval of the figure within the server process; null if unknown.
     pub interval: Option<Interval>,
     /// Why the capacity is unknown or only a lower bound; null otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -157,8 +157,8 @@ pub struct TunedSetting {
     pub interval: Option<Interval>,
     /// Number of server processes with a figure.
     pub processes: u32,
-    /// Geometric mean of the 99th percentile of response time, in µs; null if not measured. The
-    /// objectives limit it if the figure is the capacity, so it is null then.
+    /// Geometric mean of the 99th percentile of response time, in µs; null if it was not measured,
+    /// or if the figure is the capacity, because the objectives then limit this time.
     pub p99_us: Option<f64>,
     /// Whether no other setting has both a higher figure and a lower 99th percentile.
     /// Differences below 2 % do not count.
@@ -172,7 +172,7 @@ pub struct TuningRatio {
     pub ratio: f64,
     /// Interval of the ratio; null with fewer than two processes of each setting.
     pub interval: Option<Interval>,
-    /// Fresh processes of each setting that only confirm the choice; 0 if there are none.
+    /// Number of fresh processes of each setting that were measured only to confirm the choice.
     pub confirmed_by: u32,
 }
 

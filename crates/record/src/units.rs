@@ -169,7 +169,8 @@ pub fn show_bytes(bytes: u64) -> String {
     }
 }
 
-/// Formats a ratio: three decimal places below 10, otherwise three significant digits.
+/// Formats a ratio with three decimal places below 10, with one below 100, as an integer below
+/// 100,000, and otherwise in scientific notation. A ratio below 0.001 becomes `< 0.001`.
 #[must_use]
 pub fn show_ratio(value: f64) -> String {
     match value {
@@ -218,7 +219,7 @@ pub fn plural(n: u64, noun: &str) -> String {
 pub struct Rate(f64);
 
 impl Rate {
-    /// Returns a rate, or `None` if the number is not finite or not above 0.
+    /// Returns a rate if the number is finite and above 0, otherwise `None`.
     #[must_use]
     pub fn new(per_s: f64) -> Option<Self> {
         (per_s > 0.0 && per_s.is_finite()).then_some(Rate(per_s))

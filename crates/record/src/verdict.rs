@@ -19,18 +19,19 @@ pub struct Verdict {
     /// Each one limits the run nearly as much, or describes a resource that the main cause
     /// exhausts.
     pub also: Vec<Cause>,
-    /// Causes in `also` that take a part of the CPU time that limits the run.
+    /// Causes in `also` that use part of the CPU time that limits the run, with their shares.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub costs: Vec<CostShare>,
     /// Confidence in the cause.
     pub confidence: Confidence,
     /// One-line explanation of the cause, including figures from this run.
     pub summary: String,
-    /// What the requests in flight wait for, step by step; the last step is the limit. Empty in
-    /// records of versions that did not record paths.
+    /// What the requests in flight were waiting for, step by step; the last step is the limit.
+    /// Empty in records from versions that did not record paths.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub path: Vec<PathStep>,
-    /// Upper bound of throughput under this cause, in requests per second; null if unknown.
+    /// Upper bound that this cause sets for the throughput, in requests per second; null if
+    /// unknown.
     pub limit_per_s: Option<f64>,
     /// Predicted throughput without this cause; absent if there is no prediction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -58,7 +59,7 @@ pub struct Verdict {
 pub struct RuledOut {
     /// The cause.
     pub cause: Cause,
-    /// The figure that excludes the cause.
+    /// The figure that rules out the cause.
     pub figure: String,
 }
 
@@ -107,10 +108,10 @@ pub struct CostShare {
     pub summary: String,
 }
 
-/// Predicted throughput after a fix, until the next limit.
+/// Predicted throughput after the cause has been fixed, up to the next limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Gain {
-    /// Number of requests that the server then works on at once.
+    /// Number of requests that the server then works on concurrently.
     pub requests: u32,
     /// Lower end of the predicted range, in ok responses per second.
     pub low_per_s: f64,
@@ -137,7 +138,7 @@ pub enum Confidence {
 /// (Little's law, N = X·R).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ledger {
-    /// Requests in flight, including requests that fail or get no response.
+    /// Mean number of requests in flight, including requests that fail or get no response.
     pub under_way: f64,
     /// Requests at each observed place.
     pub places: Vec<LedgerEntry>,
@@ -156,7 +157,7 @@ pub struct LedgerEntry {
     pub source: String,
 }
 
-/// Upper bound of throughput if one resource were the only limit.
+/// Upper bound of the throughput if one resource were the only limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ceiling {
     /// Description of the resource.
@@ -229,14 +230,16 @@ pub struct Tested {
     /// Name, old value and new value of the changed setting; null if no setting was changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub knob: Option<String>,
-    /// Lower and upper bound of the predicted throughput ratio (with ÷ without).
+    /// Lower and upper bound of the predicted throughput ratio (with the perturbation ÷ without
+    /// it).
     /// Null if there is no prediction.
     pub predicted: Option<(f64, f64)>,
-    /// Measured throughput ratio (with ÷ without); null if a window has no throughput.
+    /// Measured throughput ratio (with the perturbation ÷ without it); null if a window has no
+    /// throughput.
     pub ratio: Option<f64>,
     /// Confidence interval of the ratio.
     pub interval: Option<Interval>,
-    /// Whether measurement and prediction agree.
+    /// Whether the measurement agrees with the prediction.
     /// Null if there is no prediction or the interval is inconclusive.
     pub agrees: Option<bool>,
 }

@@ -1,7 +1,7 @@
 //! Observations of the server and the host during a load, on this host or a remote one.
 //!
 //! `floodmark observe` writes its observations to a file of JSON Lines, which can be read while it
-//! grows. The file contains:
+//! is being written. The file contains:
 //!
 //! - one [`ObserverLine::Opened`], the first line;
 //! - about one [`ObserverLine::Second`] per second;
@@ -29,12 +29,13 @@ pub struct Observed {
     /// The store's processes; null without a store, or if they were not found or could not be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<ServerSeen>,
-    /// Busiest processes outside the experiment during the measurement, in descending order.
+    /// Busiest processes outside the experiment during the measurement, in descending order of CPU
+    /// use.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub other_processes: Vec<BusyProcess>,
     /// Cost of monitoring; null if not measured.
     pub watcher: Option<Watcher>,
-    /// The clocks of the client's host at the end of the attempt.
+    /// Readings of the clocks of the client's host at the end of the attempt.
     /// Null in records from older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clocks: Option<ClockReading>,
@@ -46,8 +47,8 @@ pub struct Observed {
 
 /// CPU time that the server's or the store's processes used between two readings. The readings are
 /// about a second apart.
-/// Only the live view uses these readings. Figures for the whole run come from the finer series in
-/// `Observed`.
+/// Only figures for single seconds and exported metrics use these readings. Figures for the whole
+/// run come from the finer series in `Observed`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServerUsed {
     /// Time between the readings in seconds.
@@ -76,9 +77,9 @@ pub struct HostUsed {
 /// The store's processes were started by floodmark or listen on the store's address.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerSeen {
-    /// Name of the first process, truncated to 15 bytes by the kernel.
+    /// Name of the first process in `pids`, truncated to 15 bytes by the kernel.
     pub name: String,
-    /// Ids of the first processes; more than one if each has its own listening socket
+    /// PIDs of the initial processes; more than one if each has its own listening socket
     /// (`SO_REUSEPORT`).
     pub pids: Vec<u32>,
     /// CPUs on which at least one of the threads may run; null if unknown.
@@ -98,7 +99,7 @@ pub struct ServerSeen {
 /// CPU use of one server thread during the measurement and its drain.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerThread {
-    /// Id of the thread's process.
+    /// PID of the thread's process.
     pub pid: u32,
     /// Thread id.
     pub tid: u32,
@@ -128,11 +129,12 @@ pub struct OtherThreads {
     pub run_delay_s: f64,
 }
 
-/// Cost of monitoring, caused by the threads that read the counters of host, server and store.
+/// Cost of monitoring: the CPU use of the threads that read the counters of the host, the server
+/// and the store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Watcher {
     /// CPU time of these threads in seconds (`CLOCK_THREAD_CPUTIME_ID`).
-    /// The figures for client and server exclude this time.
+    /// The figures for the client and the server exclude this time.
     pub cpu_s: f64,
     /// Duration of the monitoring in seconds.
     pub wall_s: f64,
@@ -142,7 +144,7 @@ pub struct Watcher {
 /// The figures cover the measurement and its drain.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Server {
-    /// CPU time in seconds (`/proc/PID/stat` of all processes, including those that ended).
+    /// CPU time in seconds (`/proc/PID/stat` of all processes, including those that have ended).
     pub cpu_s: f64,
     /// User-mode CPU time in seconds.
     pub user_s: f64,
@@ -158,7 +160,8 @@ pub struct Server {
     pub seen: ServerSeen,
 }
 
-/// Version of the file format. The version increases when a field is removed or changes meaning.
+/// Version of the file format. The version increases when a field is removed or its meaning
+/// changes.
 pub const OBSERVER_FILE_VERSION: u32 = 1;
 
 /// One line of an observer's file.
@@ -167,7 +170,7 @@ pub const OBSERVER_FILE_VERSION: u32 = 1;
 pub enum ObserverLine {
     /// The first line.
     Opened(Box<ObserverOpened>),
-    /// Describes the series of a group.
+    /// Description of the series of a group.
     Group(SeriesGroup),
     /// Samples taken since the previous line of this type.
     Second(ObservedSecond),
@@ -179,8 +182,8 @@ pub enum ObserverLine {
         /// `CLOCK_MONOTONIC` of the observer's host, in ns.
         monotonic_ns: i64,
     },
-    /// The offset between the hosts' clocks, measured with pings (`floodmark load --observe`). The
-    /// latest line applies, because the clocks drift.
+    /// The offset between the hosts' clocks, measured with pings (`floodmark load --observe`). Only
+    /// the latest line of this type applies, because the clocks drift.
     Offset(MeasuredOffset),
     /// The last line; missing if the observer was killed.
     Ended {
@@ -310,7 +313,7 @@ pub struct RemoteObservation {
     /// End of the observation, in milliseconds on the same clock as the run's observations.
     pub to_ms: u64,
     /// CPU time that the observer used during the run, in seconds.
-    /// The figures for client and server exclude this time.
+    /// The figures for the client and the server exclude this time.
     pub watcher_cpu_s: f64,
 }
 
@@ -324,7 +327,8 @@ pub struct ClockAlignment {
     pub offset_ms: f64,
     /// Maximum error of the offset in either direction, in milliseconds.
     pub error_ms: f64,
-    /// Correlation between client and server CPU use; only in records with method `load`.
+    /// Correlation between the CPU use of the client and that of the server; only in records with
+    /// method `load`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation: Option<f64>,
     /// Evidence against the alignment; null if there is none. Only in records with method `load`.
@@ -336,14 +340,14 @@ pub struct ClockAlignment {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AlignmentMethod {
-    /// Client and observer ran on the same host and read the same clock.
+    /// The client and the observer ran on the same host and read the same clock.
     SameClock,
     /// Both kernels report that their wall clocks are synchronized.
     WallClocks,
     /// The offset was measured with pings (`floodmark load --observe`).
     Pings,
-    /// The offset was found by correlating the CPU use of client and server; only in records from
-    /// earlier versions.
+    /// The offset was found by correlating the CPU use of the client and the server; only in
+    /// records from earlier versions.
     Load,
 }
 
@@ -353,7 +357,8 @@ pub fn schema() -> serde_json::Value {
     schemars::schema_for!(ObserverLine).to_value()
 }
 
-/// Runtime and logged errors of the server. Its manifest names the runtime and the error strings.
+/// Runtime and logged errors of the server. The server's manifest names the runtime and the error
+/// strings.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Logged {
     /// Runtime of the server, such as `jvm`; null if not stated in the manifest.

@@ -29,7 +29,7 @@ pub struct WorkerInput {
     pub outlasts_server: bool,
     /// This worker's share of a load that several agents send; `None` for the whole load.
     pub share: Option<AgentShare>,
-    /// Whether an agent sends its share even if its host has too few ports or open files
+    /// Whether an agent sends its share even if its host provides too few ports or open files
     /// (`--anyway`).
     #[serde(default)]
     pub anyway: bool,
@@ -40,7 +40,7 @@ pub struct WorkerInput {
 /// The second server of an alternating load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OtherSide {
-    /// Plan for this server, with the load of the first plan.
+    /// Plan for this server, with the same load as the first plan.
     pub plan: Plan,
     /// Mean planned length of a turn.
     pub mean_turn: Duration,
@@ -100,7 +100,7 @@ impl WorkerInput {
     /// Reads the output of [`WorkerInput::to_json`].
     ///
     /// # Errors
-    /// The JSON is not an input.
+    /// The text is not valid JSON for an input.
     pub fn from_json(text: &[u8]) -> serde_json::Result<Self> {
         let InputLine { mut input, bodies } = serde_json::from_slice(text)?;
         input.bodies().for_each(|body| body.restore(&bodies));

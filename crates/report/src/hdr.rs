@@ -16,8 +16,8 @@ use crate::plain;
 /// Number of lines per halving of the distance to 100 %, as in HdrHistogram's tools.
 const TICKS_PER_HALF_DISTANCE: u32 = 5;
 
-/// Returns the response-time distribution of each run in milliseconds. Comment lines (`#`) name the
-/// runs.
+/// Returns the response-time distribution of each run, in milliseconds. Comment lines (`#`) name
+/// the runs.
 ///
 /// # Errors
 /// Fails if a histogram in the record is damaged.
@@ -60,7 +60,7 @@ pub fn of_run(run: &Run) -> Result<String, DamagedHistogram> {
     Ok(out)
 }
 
-/// Decodes a histogram. The result supports cumulative counts, unlike
+/// Decodes a histogram. The returned type supports cumulative counts, unlike
 /// [`floodmark_stats::Histogram`].
 fn decode(text: &str) -> Result<Histogram<u64>, String> {
     let bytes = STANDARD.decode(text).map_err(|e| e.to_string())?;
@@ -70,7 +70,7 @@ fn decode(text: &str) -> Result<Histogram<u64>, String> {
 }
 
 /// Writes a histogram in the layout of HdrHistogram's `outputPercentileDistribution` (Java and C).
-/// Values have six decimals instead of three, to keep nanoseconds.
+/// Values have six decimals instead of three, to preserve nanoseconds.
 fn distribution(out: &mut String, histogram: &Histogram<u64>) {
     let ms = |ns: f64| ns / 1e6;
     let _ = writeln!(

@@ -15,7 +15,7 @@ use crate::model::cases::{self, CaseSuite, ConditionCase};
 use crate::model::names;
 use crate::plain;
 
-/// XML declaration with the line break after it.
+/// XML declaration, followed by a line break.
 const DECLARATION: &str = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
 
 /// Returns the measurements and conditions of a record. `fault` returns the fault of a run.
@@ -76,7 +76,7 @@ fn result(case: &ConditionCase) -> Markup {
     }
 }
 
-/// Sums over cases.
+/// Number of cases by outcome, and their total time.
 struct Totals {
     tests: usize,
     failures: usize,

@@ -1,15 +1,16 @@
 //! Presents results: a record as terminal text, HTML, Markdown, JUnit XML, tables or HDR text.
 //!
-//! `model` turns a record into documents with words, units and precision; `terminal`, `html` and
-//! `markdown` draw the documents. This crate does not measure anything and does not read the
-//! terminal, the environment or the clock. [`plain::line`] escapes text from servers and URLs.
+//! `model` turns a record into documents, for which it chooses words, units and precision;
+//! `terminal`, `html` and `markdown` draw the documents. This crate does not measure anything and
+//! does not read the terminal, the environment or the clock. [`plain::line`] escapes text from
+//! servers and URLs.
 //!
 //! A module depends only on modules in its own line of this list or in earlier lines:
 //!
 //! - `plain`, and `figures` in `model`, which formats figures
 //! - `chart` and `document`: the parts of a document
 //! - one module for each part of a result, such as `run`, `verdict` and `capacity`
-//! - `summary` and `experiment`: whole documents, from which `model` chooses; and `page`
+//! - whole documents: `summary` and `experiment`, from which `model` chooses, and `page`
 //! - the renderers and writers
 
 pub mod csv;

@@ -37,7 +37,7 @@ pub fn comparison(compared: &ComparisonReport, max_bytes: usize) -> Option<Strin
 
 /// Draws a document below a heading. Ends the text before the first part that does not fit.
 fn titled(command: &str, blocks: Blocks, max_bytes: usize) -> Option<String> {
-    // The file may not end with a line break.
+    // The file to which this text is appended might not end with a line break.
     let mut out = format!("\n## floodmark {command}\n");
     let room = max_bytes.checked_sub(TRUNCATED.len())?;
     for part in parts(&blocks.limited(MAX_ROWS)) {

@@ -168,7 +168,8 @@ impl Canvas {
         self.wrap(LABEL, &line.spans);
     }
 
-    /// Draws a table within the width. Supplements are dropped first, then columns.
+    /// Draws a table that fits the width. If there is not enough room, drops the supplements first,
+    /// then columns.
     fn table(&mut self, table: &Table) {
         let room = self.style.columns();
         let (mut shown, mut width, mut note) = (Vec::new(), usize::MAX, String::new());

@@ -11,14 +11,14 @@
 //! (Bonferroni). Periodic stalls and slow drift therefore do not count as changes. No value is
 //! dropped or clipped.
 //!
-//! [`levels`] finds the lasting levels of a figure over successive results
+//! [`levels`] finds the lasting levels of a figure in successive results
 //! (docs/decisions/0042-trend.md).
 
 use crate::comparison::{Ratio, geometric_mean};
 use crate::distributions::t_two_sided_p;
 use crate::estimate::{mean, variance};
 
-/// Maximum probability that a change is due to chance, over all candidate places.
+/// Maximum probability that a change is due to chance, across all candidate places.
 pub(crate) const SIGNIFICANCE: f64 = 0.001;
 
 /// Maximum probability that a split is due to chance, before merging.

@@ -1,4 +1,4 @@
-//! Ratios of two systems, with intervals over server processes
+//! Ratios of two systems' figures, with intervals based on the variation between server processes
 //! (docs/decisions/0010-comparisons.md).
 //!
 //! Each figure belongs to one server process, because attempts on one process are not independent
@@ -55,8 +55,8 @@ impl Spread {
     }
 }
 
-/// Returns the geometric mean over processes.
-/// Returns `None` if there are no figures, or if a figure is not positive.
+/// Returns the geometric mean across processes. Returns `None` if there are no figures, or if a
+/// figure is not positive.
 #[must_use]
 pub fn geometric_mean(figures: &[f64]) -> Option<f64> {
     Some(Spread::of(figures)?.mean.exp())

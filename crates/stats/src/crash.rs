@@ -142,7 +142,7 @@ mod tests {
 
     /// Returns the probability of at most `k` losses in `n` rounds.
     fn at_most(k: u64, n: u64, p: f64) -> f64 {
-        // Logarithms, because (1 − p)ⁿ can be too small for an f64.
+        // Use logarithms, because (1 − p)ⁿ can be too small for an f64.
         let mut term = n as f64 * (-p).ln_1p();
         let mut sum = term.exp();
         for i in 1..=k {

@@ -1,5 +1,5 @@
 //! Estimates of a mean, with a standard error that allows for autocorrelation, and intervals within
-//! one run or over attempts.
+//! one run or across attempts.
 
 use floodmark_record::interval::Interval;
 use floodmark_record::run::Window;
@@ -148,13 +148,13 @@ pub fn over_attempts(values: &[f64]) -> Option<Interval> {
 /// The variance of the residuals' mean is τ times the variance for independent values. The `n`
 /// values are therefore worth `n`/τ independent values.
 ///
-/// Autocorrelations are summed in pairs of lags while the pairs are positive and do not grow. This
-/// is the initial monotone sequence of Geyer (1992), "Practical Markov Chain Monte Carlo",
-/// Statistical Science 7(4).
+/// Autocorrelations are summed in pairs of adjacent lags while the sums of the pairs are positive
+/// and do not increase. This is the initial monotone sequence of Geyer (1992), "Practical Markov
+/// Chain Monte Carlo", Statistical Science 7(4).
 ///
 /// Subtracting the mean makes each autocovariance too small by about the variance of the mean
-/// (Anderson 1971, "The Statistical Analysis of Time Series"). This matters for 10 to 60 values, so
-/// the variance is added back iteratively. `means` is the number of subtracted means.
+/// (Anderson 1971, "The Statistical Analysis of Time Series"). This matters if there are only 10 to
+/// 60 values, so the variance is added back iteratively. `means` is the number of subtracted means.
 ///
 /// The result is at least 1, so that periodic stalls do not narrow an interval. It is at most half
 /// the number of values with the same mean.
@@ -166,8 +166,8 @@ pub(crate) fn inefficiency(residuals: &[f64], means: usize) -> f64 {
     // Values with different means come from different series.
     let series = n / means.max(1);
     let lags = (series / 2).min(MOST_LAGS);
-    // Compute products on demand, because few lags are needed, and only once, because all rounds
-    // use them.
+    // Compute products on demand, because few lags are needed, and each product only once, because
+    // all rounds use it.
     let mut products: Vec<f64> = Vec::new();
     let mut product = move |lag: usize| {
         while products.len() <= lag {

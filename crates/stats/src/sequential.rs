@@ -11,9 +11,9 @@
 //! significance levels are then used with Student's t (Jennison & Turnbull, "Group Sequential
 //! Methods", 2000, section 4.4).
 //!
-//! Other load on the host disturbs some values much more than others. The mean is therefore trimmed
-//! by [`TRIMMED_SHARE`] at each end, and its standard error follows from the winsorized variance
-//! (Tukey & McLaughlin, Sankhyā A 25, 1963).
+//! Other programs on the host disturb some values much more than others. The mean is therefore
+//! trimmed by [`TRIMMED_SHARE`] at each end, and its standard error follows from the winsorized
+//! variance (Tukey & McLaughlin, Sankhyā A 25, 1963).
 
 use floodmark_record::interval::Interval;
 use statrs::function::erf::erfc;

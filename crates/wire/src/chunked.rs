@@ -1,4 +1,4 @@
-//! The chunked transfer coding (RFC 9112 section 7.1), without its trailers.
+//! The chunked transfer coding (RFC 9112 section 7.1), excluding its trailers.
 
 use crate::error::ReadError;
 use crate::head::MAX_LENGTH;

@@ -10,8 +10,8 @@ use httparse::{ParserConfig, Response, Status};
 
 use crate::error::ReadError;
 
-/// Maximum length of a body or chunk, in bytes. A larger length can only be an error, and
-/// waiting for such a body would end only with the timeout.
+/// Maximum length of a body or chunk, in bytes. A larger length can only be an error: a client that
+/// waited for such a body would time out.
 pub(crate) const MAX_LENGTH: u64 = 1 << 60;
 
 /// Maximum size of a head or a trailer section, in bytes.
@@ -27,7 +27,7 @@ pub(crate) trait Section {
     /// The error for a section that does not end within [`MAX_SECTION_BYTES`].
     const TOO_LARGE: ReadError;
 
-    /// Checks the first few bytes of a section before their line is complete.
+    /// Checks the first few bytes of a section before its first line is complete.
     fn start(bytes: &[u8]) -> Result<(), ReadError>;
     /// Parses a section at the start of `bytes`.
     /// Returns the section's length and content, or `None` if the section is incomplete.
@@ -319,7 +319,8 @@ impl Fields {
     }
 }
 
-/// Reads `1*DIGIT`: a number without sign, white space or overflow.
+/// Parses `1*DIGIT`: a decimal number without a sign or white space. Returns `None` for any other
+/// text, or if the number overflows.
 pub(crate) fn decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;

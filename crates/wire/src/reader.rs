@@ -254,7 +254,7 @@ pub struct Response {
     pub status: u16,
     /// Whether the connection may carry another request (RFC 9112 section 9.3).
     pub keep_alive: bool,
-    /// Length of the body in bytes, without chunk framing.
+    /// Length of the body in bytes, excluding chunk framing.
     pub body_bytes: u64,
 }
 

@@ -322,7 +322,7 @@ impl AgentProcess {
         Ok(process)
     }
 
-    /// Sends bytes. If the agent has ended, its end is reported separately.
+    /// Sends bytes. If the agent has exited, this is reported separately.
     pub(crate) fn send(&self, bytes: Vec<u8>) {
         self.pass_on(ToAgent::Bytes(bytes));
     }
@@ -337,12 +337,12 @@ impl AgentProcess {
 
     fn pass_on(&self, to: ToAgent) {
         if let Some(input) = &self.input {
-            // The thread has ended if the agent has closed its stdin.
+            // This fails if the agent has closed its stdin, because the thread has then ended.
             let _ = input.send(to);
         }
     }
 
-    /// Closes the agent's stdin, which ends the agent.
+    /// Closes the agent's stdin, so that the agent exits.
     pub(crate) fn close(&mut self) {
         self.input = None;
     }

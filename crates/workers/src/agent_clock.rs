@@ -2,8 +2,9 @@
 //! the coordinator's.
 //!
 //! Each ping reads the agent's clock between two readings of the coordinator's clock. The agent's
-//! reading is assumed to be in the middle, which is wrong by at most half of the round trip. The
-//! exchange with the shortest round trip is the most accurate (RFC 5905, section 10).
+//! reading is assumed to be halfway between them. The error of this assumption is at most half of
+//! the round-trip time, so the ping with the shortest round trip is the most accurate (RFC 5905,
+//! section 10).
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -26,8 +27,8 @@ pub(crate) struct AgentClock {
 }
 
 impl AgentClock {
-    /// Adds an exchange. All times are in ns. `sent_ns` and `received_ns` are on the coordinator's
-    /// clock.
+    /// Adds the times of a ping. All times are in ns. `sent_ns` and `received_ns` are on the
+    /// coordinator's clock.
     pub(crate) fn add(&mut self, sent_ns: i64, agent_ns: i64, received_ns: i64) {
         let round_trip_ns = received_ns.saturating_sub(sent_ns).max(0);
         let reading = MeasuredOffset {
@@ -59,8 +60,8 @@ impl AgentClock {
 
     /// Returns the maximum error of the offset in ns during the whole load.
     ///
-    /// The clock may drift during the load. The error at the end is therefore at most the change of
-    /// the offset plus the bound of the reading after the load.
+    /// The clock may drift during the load. The error at the end is therefore at most the change in
+    /// the offset plus the error bound of the reading after the load.
     pub(crate) fn bound_ns(&self) -> u64 {
         let Some(first) = self.first else {
             return 0;
@@ -104,7 +105,7 @@ impl SteadyClock {
         self.at(Instant::now())
     }
 
-    /// Returns the time at an instant in ns since 1970. An instant before the first reading counts
+    /// Converts an instant to a time in ns since 1970. An instant before the first reading counts
     /// as the first reading.
     #[must_use]
     pub fn at(&self, instant: Instant) -> i64 {
@@ -136,8 +137,8 @@ mod tests {
 
     const SECOND: i64 = 1_000_000_000;
 
-    /// Exchanges pings with a clock that is `skew` ns ahead and gains `drift` ns over the load.
-    /// Each exchange is a pair of delays in ns: to the agent, and back.
+    /// Exchanges pings with a clock that is `skew` ns ahead and gains `drift` ns over the course of
+    /// the load. Each item of `delays` contains the delays of a ping in ns: to the agent, and back.
     fn exchange(skew: i64, drift: i64, delays: &[(i64, i64)]) -> AgentClock {
         let mut clock = AgentClock::default();
         for phase in [0, 1] {

@@ -69,8 +69,8 @@ pub(crate) fn output(command: Command, input: &[u8]) -> Result<Vec<u8>, String> 
     }
 }
 
-/// Appends the rest of the next line to `line`, without its line feed. Returns whether the line is
-/// complete.
+/// Appends the rest of the next line to `line`, excluding the line feed. Returns whether the line
+/// is complete.
 ///
 /// If the line is incomplete, a later call can complete it.
 ///
@@ -92,8 +92,8 @@ pub fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>, limit: usize) ->
     }
 }
 
-/// Returns the command and first arguments that an environment variable contains. Without the
-/// variable, returns the program `default`.
+/// Returns the command and first arguments that an environment variable contains. If the variable
+/// is not set, returns the program `default`.
 pub(crate) fn user_command(variable: &str, default: &str) -> Command {
     let setting = env::var(variable).ok();
     let words = setting.and_then(|setting| words_of(&setting).ok());
@@ -114,7 +114,7 @@ pub(crate) fn joined(words: &[String]) -> String {
     shlex::try_join(words.iter().map(String::as_str)).unwrap_or_default()
 }
 
-/// Returns the command with these words. The first word is the program.
+/// Creates a command from words. The first word is the program.
 pub(crate) fn command_of(words: impl IntoIterator<Item = String>) -> Command {
     let mut words = words.into_iter();
     let mut command = Command::new(words.next().unwrap_or_default());

@@ -29,7 +29,8 @@ use crate::single::{STOP_TIMEOUT, WorkerFailure};
 /// Interval between checks of the timeouts and of the stop flag.
 pub(crate) const TICK: Duration = Duration::from_millis(10);
 
-/// Number of pings before the load, and of pings after it. Only the best ping of each group counts.
+/// Number of pings in each of two groups: before and after the load. Only the best ping of each
+/// group counts.
 pub(crate) const EXCHANGES: usize = 16;
 
 /// Maximum duration of the pings after the load.
@@ -38,7 +39,7 @@ const LAST_EXCHANGES: Duration = Duration::from_secs(2);
 /// Interval between pings during the load.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Time after which a silent agent is lost. A live agent answers a ping every second.
+/// Time after which a silent agent counts as lost. A live agent answers a ping every second.
 const SILENCE: Duration = Duration::from_secs(5);
 
 /// Minimum time between sending the start of a phase and the start itself, so that all agents
@@ -126,8 +127,8 @@ pub(crate) fn other_version(hello: &AgentHello, version: &str) -> Option<String>
     })
 }
 
-/// Explains why an agent cannot use the plan's backend. The record names one backend for all
-/// agents.
+/// Explains why an agent cannot use the plan's backend; `None` if it can. The record names one
+/// backend for all agents.
 fn lacks_backend(hello: &AgentHello, backend: Backend) -> Option<String> {
     let why = hello.no_uring.as_ref()?;
     (backend == Backend::Uring).then(|| format!("{why}, or use --backend epoll for all agents"))

@@ -21,12 +21,13 @@ pub(crate) struct KeptPart<'a> {
     pub shift_ns: i64,
     /// Maximum error of `shift_ns` in ns.
     pub bound_ns: u64,
-    /// Expected totals of the agent's scores; `None` for other checks, and without responses.
+    /// Expected totals of the agent's scores; `None` for other checks, or if there are no
+    /// responses.
     pub line: Option<TotalLine>,
 }
 
-/// Writes the responses of all agents to `to`, with times on the coordinator's clock. Scores become
-/// relative to the total line of the first part that has one. Returns the number of responses.
+/// Writes the responses of all agents to `to`, with times on the coordinator's clock. Converts
+/// scores to the [`TotalLine`] of the first part that has one. Returns the number of responses.
 ///
 /// Each request's interval from sending to completion is widened by the agent's `bound_ns` on both
 /// sides. A check therefore reports only violations that are certain.

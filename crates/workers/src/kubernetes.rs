@@ -74,7 +74,7 @@ pub(crate) fn kubectl_output(command: Command, input: &[u8]) -> Result<Vec<u8>, 
 }
 
 /// Joins messages into one line. Leaves out the lines of kubectl's own log, such as `E1127
-/// 14:17:47.5 …`, unless there are no others.
+/// 14:17:47.5 …`, unless there are no other lines.
 fn without_log(messages: &str) -> String {
     let is_log = |line: &str| {
         let mut characters = line.chars();
@@ -240,7 +240,7 @@ fn prepare(job: &mut Value, count: u32) -> Result<(), String> {
     Ok(())
 }
 
-/// Reasons for waiting from which a container rarely recovers without a change by the user.
+/// Reasons for which a container usually keeps waiting until the user changes something.
 const FATAL_REASONS: [&str; 7] = [
     "CrashLoopBackOff",
     "CreateContainerConfigError",

@@ -48,7 +48,7 @@ struct MergedAgent {
     parts: Vec<PartRow>,
     /// Open connections at the end of the latest row.
     open_connections: u64,
-    /// Totals of the agent's rows, which replace the missing end event of a lost agent.
+    /// Totals of the agent's rows. They replace the missing end event if the agent is lost.
     totals: WorkerEnd,
     end: Option<Box<WorkerEnd>>,
 }
@@ -77,7 +77,7 @@ impl MergedAgent {
 /// Sum of one part or row over the agents that have sent it.
 #[derive(Debug)]
 struct EventSum {
-    /// The part or row, without its histograms.
+    /// The part or row, excluding its histograms.
     event: Event,
     times: BTreeMap<TimeKind, Histogram>,
 }
@@ -256,8 +256,8 @@ impl Merger {
     }
 }
 
-/// Extends the window in the totals of an agent to the end of a part. The part's counts are added
-/// with the row that contains it.
+/// Extends the measurement window in an agent's totals to the end of a part. The part's counts are
+/// added with the row that contains it.
 fn add_part(totals: &mut WorkerEnd, part: &PartRow) {
     if part.phase == Phase::Measure && part.sums.counts.intended > 0 {
         // In the closed model, a lost agent may have sent requests after the other agents finished.

@@ -1,8 +1,8 @@
 //! Runs `floodmark observe` on the server's host, through ssh, in a pod or with the user's command,
 //! and keeps its output in a local file.
 //!
-//! The observer answers pings, so its clock is compared with this host's over the same connection.
-//! The hosts' clocks therefore need not be synchronized.
+//! The observer answers pings, so its clock can be compared with this host's over the same
+//! connection. The hosts' clocks therefore need not be synchronized.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -42,7 +42,8 @@ pub enum ObserverPlace {
         /// Image of the ephemeral container.
         image: String,
     },
-    /// The words of a command that runs `floodmark observe --out - --pings`. `{port}` is replaced.
+    /// The words of a command that runs `floodmark observe --out - --pings`. `{port}` is replaced
+    /// with the server's port.
     Command(Vec<String>),
 }
 
@@ -216,7 +217,7 @@ impl ObserverLink {
     ) -> Result<Self, String> {
         let output =
             File::create_new(file).map_err(|error| format!("{}: {error}", file.display()))?;
-        // Keep the file until the observer is running.
+        // Keep the temporary file until the observer is running.
         let (command, _profile) = place.command(port, file)?;
         let (child, stdin, stdout, stderr) = start_piped(command)?;
         let no_thread = |error| format!("cannot start a thread: {error}");
@@ -286,7 +287,7 @@ fn message(stderr: ChildStderr) -> String {
     Vec::from_iter(text.lines().map(str::trim).filter(|line| !line.is_empty())).join("; ")
 }
 
-/// Copies the observer's lines to the file, and measures its clock.
+/// Copies the observer's lines to the file, and measures the offset of the observer's clock.
 struct LineCopier {
     stdin: Option<ChildStdin>,
     output: File,
@@ -298,8 +299,8 @@ struct LineCopier {
 }
 
 impl LineCopier {
-    /// Reads until the observer closes its stdout, or the file cannot be written. Sends to `found`
-    /// once the file contains the first line and an offset.
+    /// Reads until the observer closes its stdout, or the file cannot be written. Sends a message
+    /// to `found` once the file contains the first line and an offset.
     fn run(mut self, stdout: ChildStdout, found: Sender<()>) {
         let mut reader = BufReader::new(stdout);
         let mut found = Some(found);

@@ -148,7 +148,7 @@ impl fmt::Display for AgentsPlace {
 /// Maximum time to start an agent outside a cluster.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Maximum time to start an agent in a cluster, where its job may have to wait for others.
+/// Maximum time to start an agent in a cluster, where its job may have to wait for other jobs.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Maximum time to start the pods of a Job. A cluster may add nodes for them.

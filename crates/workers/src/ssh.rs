@@ -62,8 +62,8 @@ pub(crate) fn on_path(arguments: &str) -> String {
     )
 }
 
-/// Returns whether `text` can be a host. ssh would interpret text that starts with a hyphen as an
-/// option.
+/// Returns whether `text` can be the name of a host. ssh would interpret text that starts with a
+/// hyphen as an option.
 pub(crate) fn is_host(text: &str) -> bool {
     !text.is_empty() && !text.starts_with('-') && !text.contains(char::is_whitespace)
 }

@@ -1,6 +1,6 @@
-//! Checks that floodmark finds a difference between two servers only if there is one. The first
-//! server is the native server. The second is either identical, or a slower copy that is stopped
-//! for 5 % of the time ([`slowed`](crate::slowed)).
+//! Checks that floodmark finds a difference between two servers if there is one, and none
+//! otherwise. The first server is the native server. The second is either identical, or a slower
+//! copy that is stopped for 5 % of the time ([`slowed`](crate::slowed)).
 //!
 //! `cargo xtask aa` uses `floodmark run` to compare the native server with itself many times, and
 //! then with the slower server. floodmark determines how many processes the second comparison
@@ -246,7 +246,7 @@ pub struct GateOptions {
     floodmark: Option<PathBuf>,
 }
 
-/// Results of the gates of one kind: with an identical server or with the slower one.
+/// Results of all gates with an identical server, or of all gates with the slower one.
 #[derive(Default)]
 struct GateSeries {
     failed: Proportion,
@@ -277,8 +277,8 @@ impl GateSeries {
     }
 }
 
-/// Runs gates of both kinds in turn, prints the proportions of failed and passed gates with 95 %
-/// Wilson intervals, and returns whether all requirements were met.
+/// Runs gates of both kinds alternately, prints the proportions of failed and passed gates with
+/// 95 % Wilson intervals, and returns whether all requirements were met.
 pub fn gate(options: &GateOptions) -> Result<bool, Failure> {
     let bench = Bench::new(options.floodmark.as_deref())?;
     let directory = tempfile::tempdir()?;
@@ -316,7 +316,7 @@ pub fn gate(options: &GateOptions) -> Result<bool, Failure> {
     Ok(is_accurate && is_short)
 }
 
-/// Runs the gate for a native server and a copy that is stopped for a share of the time.
+/// Runs the gate for a native server and a copy that is stopped for `share` of the time.
 fn run_gate(bench: &Bench, directory: &Path, share: f64) -> Result<GateResult, Failure> {
     let executable = std::env::current_exe()?;
     let sections = format!(

@@ -1,6 +1,6 @@
 //! `cargo xtask golden`: judges and renders the records in `dev/golden/`, and shows every
-//! difference from the expected output. Then judges and renders them without their sentences,
-//! because no judgment may depend on a sentence.
+//! difference from the expected output. It also judges and renders each record after its sentences
+//! have been removed, because no judgment may depend on a sentence.
 //!
 //! Each pack, `NAME.jsonl.gz`, contains one result per line: the name, and either the record
 //! (without histograms) or all events. `judgments.txt` contains the judgment on each result, and
@@ -38,7 +38,7 @@ const TEXT: &str = "text";
 const PACK: &str = ".jsonl.gz";
 
 /// Prefixes of the names of packs that contain cases. The terminal texts of cases are rendered but
-/// not stored, because there are hundreds.
+/// not stored, because there are hundreds of them.
 const CASES: [&str; 2] = ["own", "third-party"];
 
 /// Keys whose values are sentences, or lists of sentences.
@@ -152,7 +152,7 @@ fn pack(path: &Path, from: &Path, with_events: bool) -> Result<(), Failure> {
             ("record", record)
         };
         let line = serde_json::json!({ "name": name, key: value }).to_string();
-        // Replace paths on the host that measured the results.
+        // Replace paths of the host on which the results were measured.
         let line = line.replace(&from.display().to_string(), "results");
         let line = line.replace(&root, "repository");
         writeln!(out, "{line}")?;

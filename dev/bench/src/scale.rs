@@ -25,7 +25,7 @@ use crate::table::cell;
 /// Number of connections per thread in the run that is the baseline for memory.
 const FEW: u32 = 10;
 
-/// Lowest expected rate at which connections are opened, per second: a tenth of the usual rate.
+/// Lowest expected number of connections opened per second: a tenth of the usual rate.
 const OPENED_PER_S: u32 = 1_000;
 
 /// Options of `cargo xtask scale`.
@@ -75,8 +75,8 @@ pub fn run(bench: &Bench, options: &ScaleOptions) -> Result<bool, Failure> {
 /// `docs/decisions/0002-native-servers.md`).
 const SERVER_FILES: u64 = 320;
 
-/// Number of standard deviations by which a server's connections may exceed the mean. Servers get
-/// different numbers of connections, because the kernel uses a hash to distribute them.
+/// Number of standard deviations by which a server's number of connections may exceed the mean.
+/// Servers get different numbers of connections, because the kernel uses a hash to distribute them.
 const DEVIATIONS: f64 = 6.0;
 
 /// Maximum fraction of an address's ports to use. Finding a free port is slow when few are left.

@@ -58,10 +58,10 @@ impl KnownServer {
     }
 }
 
-/// Returns servers with known capacities of 3,000 to 4,000/s. At these rates, client and server use
-/// a quarter of a CPU. Response times are long compared with the usual lateness of a client.
-/// Transferring a request and its response takes about 50 µs, which lowers each capacity by at most
-/// 0.3 %.
+/// Returns servers with known capacities of 3,000 to 4,000/s. At these rates, the client and the
+/// server use a quarter of a CPU. Response times are long compared with the usual lateness of a
+/// client. Transferring a request and its response takes about 50 µs, which lowers each capacity by
+/// at most 0.3 %.
 #[must_use]
 pub fn known_servers() -> Vec<KnownServer> {
     let percentile = |percentile, limit_ms| KnownObjective::ResponseTime {
@@ -307,8 +307,8 @@ fn limiter_rejected_share(rate_per_s: f64, limiter: &Limiter) -> f64 {
     (1.0 - (1.0 - load) * h) / (1.0 + load * h)
 }
 
-/// Returns the share of requests whose response time exceeds `limit_s`. The number of arrivals in
-/// the window has a Poisson distribution.
+/// Returns the share of requests whose response time exceeds `limit_s` if response times grow with
+/// the arrival rate. The number of arrivals in the window has a Poisson distribution.
 fn crossing_share_over(rate_per_s: f64, crossing: &Crossing, limit_s: f64) -> f64 {
     let mean = rate_per_s * f64::from(crossing.window_ms) / 1e3;
     let most = (mean + 10.0 * mean.sqrt()).ceil() as u64 + 10;

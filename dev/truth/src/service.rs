@@ -33,7 +33,8 @@ pub enum Service {
         #[serde(default)]
         pauses: Option<Pauses>,
     },
-    /// Requests above a rate are rejected. Any number of responses can be pending at the same time.
+    /// Requests in excess of a rate are rejected. Any number of responses can be pending at the
+    /// same time.
     Limiter(Limiter),
     /// Response times that grow with the arrival rate. Any number of responses can be pending at
     /// the same time.
@@ -92,7 +93,7 @@ impl Service {
 pub struct Crossing {
     /// Mean response time at `at_per_s`, in microseconds.
     pub mean_us: f64,
-    /// Rate at which the mean response time is `mean_us`, in requests per second.
+    /// Rate, in requests per second, at which the mean response time is `mean_us`.
     pub at_per_s: f64,
     /// Exponent of the rate.
     pub power: f64,
@@ -147,7 +148,7 @@ const OVERLOAD_REQUESTS: u64 = 500;
 pub enum Speed {
     /// The speed falls exponentially, starting at the first request, as with a resource leak.
     Degrading {
-        /// Decrease per second, as a difference of logarithms.
+        /// Decrease of the speed's natural logarithm, per second.
         per_s: f64,
     },
     /// Each burst has its own speed. The speeds are log-normal with a median of 1.
@@ -233,7 +234,7 @@ impl VirtualServer {
     }
 
     /// Returns the due time of the response to a request that arrives at `now_ns`, or `None` if the
-    /// request is rejected. Times are in ns. Requests arrive in order.
+    /// request is rejected. Times are in ns. Successive calls must not go back in time.
     pub fn serve(&mut self, now_ns: u64) -> Option<u64> {
         let first_ns = *self.first_ns.get_or_insert(now_ns);
         let is_due = |change: &mut ServiceChange| now_ns - first_ns >= change.at_ms * 1_000_000;
@@ -394,7 +395,8 @@ impl SpeedClock {
     }
 
     /// Advances the virtual clock to the arrival of a request at `now_ns`, and returns the clock's
-    /// reading in ns. Requests arrive in order; the first one arrives at `first_ns`.
+    /// reading in ns. Successive calls must not go back in time. The first request arrives at
+    /// `first_ns`.
     fn arrive(&mut self, first_ns: u64, now_ns: u64) -> u64 {
         let elapsed_ns = now_ns - self.last_ns;
         self.virtual_ns += elapsed_ns as f64 * self.factor;
@@ -417,8 +419,9 @@ impl SpeedClock {
         self.virtual_ns as u64
     }
 
-    /// Converts the due time of the response to the last request from the virtual clock to real
-    /// time, and records whether the request was rejected. Both times are in ns.
+    /// Takes the time at which the response to the last request is due on the virtual clock, and
+    /// converts it to real time. `None` means that the request was rejected; the clock counts such
+    /// requests. Both times are in ns.
     fn reply(&mut self, due_ns: Option<u64>) -> Option<u64> {
         let after_ns = |due_ns: u64| (due_ns as f64 - self.virtual_ns).max(0.0) / self.factor;
         let reply_ns = due_ns.map(|due_ns| self.last_ns + after_ns(due_ns) as u64);

@@ -54,8 +54,8 @@ impl StartedStore {
         })
     }
 
-    /// Starts a store with its `start.sh`, which requires the file `program`. The last argument is
-    /// the data directory.
+    /// Starts a store with its `start.sh`, which requires the file `program`. The last argument of
+    /// the script is the data directory.
     fn start(
         name: &str,
         program: &str,

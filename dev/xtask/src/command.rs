@@ -42,8 +42,8 @@ pub fn run(command: &mut Command) -> Result<Vec<String>, TaskError> {
     successful(command, streamed)
 }
 
-/// Runs a command like [`run`], but does not print its stdout. Returns the lines of stderr, and
-/// stdout.
+/// Runs a command like [`run`], but does not print its stdout. Returns the lines of stderr, and the
+/// text of stdout.
 pub fn run_for_stdout(command: &mut Command) -> Result<(Vec<String>, String), TaskError> {
     println!("$ {}", line(command));
     let print: Print = |line| println!("{line}");
@@ -82,8 +82,9 @@ fn successful(
     })
 }
 
-/// Finds the ignored parts of a step in its output, and returns a note with the reason for each.
-/// Ignored parts are ignored Rust tests, and lines that start with `ignored: `.
+/// Finds the ignored parts of a step in its output, and returns a note with the reason for each. An
+/// ignored part is an ignored Rust test, or a part that is named in a line that starts with
+/// `ignored: `.
 pub fn ignored(output: &[String]) -> Vec<String> {
     let ignored = output.iter().filter_map(|line| {
         if let Some(reason) = line.strip_prefix("ignored: ") {

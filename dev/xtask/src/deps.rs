@@ -56,7 +56,7 @@ fn cycles(workspace: &Workspace, package: &Package) -> Result<Vec<String>, Strin
         .collect())
 }
 
-/// Returns one line per violation, with both file names and a fix.
+/// Returns one line per violation, with the names of both files and a fix.
 fn findings(architecture: &Architecture, workspace: &Workspace) -> Vec<String> {
     let ours = workspace.packages.iter();
     let ours: BTreeSet<&str> = ours.map(|package| short(&package.name)).collect();

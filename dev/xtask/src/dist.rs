@@ -123,7 +123,8 @@ fn build(root: &Path, dist: &Path, target: &str, time: u64) -> Result<PathBuf, T
         "-Ctarget-feature=+crt-static".to_owned(),
         "-Cstrip=debuginfo".to_owned(),
     ];
-    // The last matching prefix takes precedence, and the build directory may be below the root.
+    // The last matching prefix takes precedence. The build directory comes last, because it may be
+    // below the root.
     let prefixes = [
         (Some(root), "floodmark"),
         (cargo_home.as_deref(), "cargo"),
@@ -219,7 +220,7 @@ fn read(path: &Path) -> Result<Vec<u8>, TaskError> {
 const PORT: &str = "18021";
 
 /// Installs the archive whose name is the first argument, and runs the commands in the README. The
-/// script accepts exit code 4, which means that other load disturbed a run.
+/// script accepts exit code 4, which means that other programs on the host disturbed a run.
 const ARCHIVE_SCRIPT: &str = r#"
 mount -t proc proc /proc
 echo 127.0.0.1 localhost >/etc/hosts
@@ -252,7 +253,7 @@ struct FileServer(Child);
 
 impl Drop for FileServer {
     fn drop(&mut self) {
-        // Both calls fail only if the server has already ended.
+        // Each call fails only if the server has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -273,7 +274,7 @@ fn try_archive(dist: &Path, archive: &str) -> Result<(), TaskError> {
     let script = root.join("root/try.sh");
     let text = ARCHIVE_SCRIPT.replace("PORT", PORT);
     fs::write(&script, text).map_err(TaskError::file(&script))?;
-    // The server that the script starts ends with the PID namespace.
+    // The server that the script starts is killed when the PID namespace ends.
     let mut unshare = command::words("unshare --mount --pid --fork --kill-child chroot");
     unshare.arg(&root).args(["bash", "-e", "/root/try.sh"]);
     command::run(unshare.arg(archive.trim_end_matches(".tar.gz"))).map(drop)
@@ -284,7 +285,7 @@ fn try_archive(dist: &Path, archive: &str) -> Result<(), TaskError> {
 ///
 /// Podman's default limits can exceed those of this process, so the script sets the limits
 /// explicitly. It uses runc, because crun does not support hosts that mount both cgroup versions.
-/// The script accepts exit code 4, which means that other load disturbed a run.
+/// The script accepts exit code 4, which means that other programs on the host disturbed a run.
 const IMAGE_SCRIPT: &str = r#"
 context=$(mktemp -d)
 trap 'rm -r $context; podman rmi --force floodmark-trial' EXIT

@@ -1,8 +1,8 @@
 //! Dependencies between the modules of a crate, found in the text of its source files.
 //!
 //! Each file counts as one module. A file depends on the files that define the items named in its
-//! code: in `use` items, in paths, in macros, and in paths that attributes contain as text. Tests
-//! do not count. Neither does declaring or re-exporting a child.
+//! code: in `use` items, in paths, in macros, and in paths that attributes contain as text. Test
+//! code does not count, and neither does the declaration or the re-export of a child module.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -32,7 +32,7 @@ const DEFINING: [&str; 10] = [
 type Uses = BTreeMap<(String, String), BTreeSet<String>>;
 
 /// Returns a line for each dependency cycle between files: the files, and the paths that close the
-/// cycle. `read` returns the text of a file by its path relative to the crate's root file.
+/// cycle. `read` returns the text of a file, given its path relative to the crate's root file.
 ///
 /// # Errors
 /// A file is missing or is not valid Rust.
@@ -116,7 +116,7 @@ struct Module {
     directory: String,
     parent: Option<usize>,
     names: BTreeMap<String, Name>,
-    /// Modules whose names are all imported (`use module::*`).
+    /// Modules from which all names are imported (`use module::*`).
     globs: Vec<Vec<String>>,
     /// Imported paths. The flag is set for re-exports.
     imports: Vec<(Vec<String>, bool)>,
@@ -385,7 +385,8 @@ impl Source<'_> {
                 }
             }
         }
-        // Omit paths that start with an imported name, because the import represents these uses.
+        // Omit paths that start with an imported name, because the list already contains the
+        // import.
         for paths in uses.values_mut() {
             let imported = |path: &str| {
                 let head = path.split("::").next();
@@ -405,8 +406,9 @@ impl Source<'_> {
         ancestors.any(|at| at == outer)
     }
 
-    /// Finds what a path in the module `from` names. Adds the modules that import the item to
-    /// `through`. Returns `None` if the path starts with another crate or a local name.
+    /// Finds the item or module to which a path in the module `from` refers. Adds the modules that
+    /// import the item to `through`. Returns `None` if the path starts with another crate or a
+    /// local name.
     fn resolve(&self, from: usize, path: &[String], through: &mut Vec<usize>) -> Option<Target> {
         let (first, rest) = path.split_first()?;
         let start = match first.as_str() {

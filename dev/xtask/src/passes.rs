@@ -1,6 +1,7 @@
 //! Records which checks passed, and skips a check if nothing that it reads has changed since.
 //!
-//! [Decision 0049](../../../docs/decisions/0049-test-time.md) says which input belongs to a check.
+//! [Decision 0049](../../../docs/decisions/0049-test-time.md) says which inputs belong to each
+//! check.
 
 use std::env;
 use std::fs;

@@ -93,7 +93,7 @@ impl SuiteStep {
         }
     }
 
-    /// Runs the step, and returns notes, such as each ignored part with the reason.
+    /// Runs the step, and returns notes, such as each ignored part and the reason.
     fn run(
         self,
         workspace: &Workspace,

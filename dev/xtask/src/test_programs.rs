@@ -93,7 +93,7 @@ impl DevBuild {
         build.args(["build", "--workspace", "--all-targets"]);
         build.arg("--message-format=json-render-diagnostics");
         let (output, messages) = command::run_for_stdout(&mut build)?;
-        // Messages of other kinds lack the fields of an artifact.
+        // Ignore messages of other kinds, which lack the fields of an artifact.
         let artifacts = messages.lines().flat_map(serde_json::from_str).collect();
         Ok(DevBuild {
             warnings: warnings(&output),
@@ -207,7 +207,7 @@ fn run_lanes(
 }
 
 impl TestProgram<'_> {
-    /// Returns whether no other test program may run at the same time.
+    /// Returns whether this test program must run alone.
     fn is_quiet(&self) -> bool {
         self.selection.as_slice() == QUIET || self.name == QUIET_PROGRAM
     }
@@ -268,7 +268,7 @@ fn cargo(workspace: &Workspace) -> Command {
     cargo
 }
 
-/// Returns each warning in cargo's output, without the summary for each crate.
+/// Returns each warning in cargo's output, excluding the summary for each crate.
 fn warnings(output: &[String]) -> Vec<String> {
     let blocks = output.split(|line| line.is_empty());
     let blocks = blocks.filter_map(|block| {

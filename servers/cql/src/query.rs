@@ -1,4 +1,4 @@
-//! Queries and their results, and the parser for the bodies of responses.
+//! Queries and their results, and the parser for response bodies.
 
 use std::io;
 
@@ -72,8 +72,8 @@ impl CqlValue {
         }
     }
 
-    /// Parses a value. `kind` is the type code of its column (`native_protocol_v4.spec`, section
-    /// 4.2.5.2).
+    /// Parses a value. `kind` is the type code of the value's column (`native_protocol_v4.spec`,
+    /// section 4.2.5.2).
     pub(crate) fn parse(kind: u16, bytes: &[u8]) -> Result<Self, CqlError> {
         fn of<const N: usize>(bytes: &[u8]) -> Result<[u8; N], CqlError> {
             let wrong = |_| CqlError::Invalid("a value has an unexpected length");

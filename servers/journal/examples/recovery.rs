@@ -6,9 +6,9 @@
 //! cargo run --release --package floodmark-journal --example recovery 127.0.0.1:9042/KEYSPACE
 //! ```
 //!
-//! The keyspace must be new. Recovery from a directory replays all records, because the journal
-//! writes no snapshot before its second segment is half full. Recovery from Cassandra reads only
-//! the last bucket, which is almost full.
+//! The keyspace must be new. Recovery from a directory replays all records, because after a new
+//! journal is opened, it writes no snapshot until its second segment is half full. Recovery from
+//! Cassandra reads only the last bucket, which is almost full.
 
 use std::env;
 use std::error::Error;

@@ -1,4 +1,4 @@
-//! The directory of a journal, which only one process can use at a time.
+//! The directory of a journal. Only one process can use the directory at a time.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};

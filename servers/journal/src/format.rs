@@ -10,11 +10,11 @@
 //! start at multiples of [`BLOCK`], so no write touches a block with acknowledged records.
 //!
 //! The checksum of a batch also covers the segment's random salt. Batches from an earlier use of
-//! the file, and records that imitate a batch, are therefore never mistaken for a valid batch.
+//! the file, and records that imitate a batch, are therefore never mistaken for valid batches.
 //!
-//! The journal writes a batch only after the previous batch is durable. An invalid batch without a
-//! valid one after it is therefore a torn write, whose records were never reported as durable. If a
-//! valid batch follows an invalid one, the invalid batch was once durable and was damaged later.
+//! The journal writes a batch only after the previous batch is durable. An invalid batch that no
+//! valid batch follows is therefore a torn write, whose records were never reported as durable. If
+//! a valid batch follows an invalid one, the invalid batch was once durable and was damaged later.
 
 /// Unit of alignment, in bytes: the usual size of a page and of a physical sector.
 pub(crate) const BLOCK: usize = 4096;
@@ -193,7 +193,8 @@ pub(crate) enum SegmentScan {
 }
 
 /// Scans a whole segment. Passes the records of each valid batch to `apply`, in order. `next` is
-/// the number of records before the segment; the scan adds the number of records in the segment.
+/// the number of records before the segment. The scan increases `next` by the number of records in
+/// the segment.
 pub(crate) fn scan(
     bytes: &[u8],
     header: &SegmentHeader,

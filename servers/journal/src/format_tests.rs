@@ -93,8 +93,9 @@ fn a_segment_that_starts_too_late_has_a_gap() {
 }
 
 proptest! {
-    /// If a byte has changed in the last batch, the scan ends before that batch. If a byte has
-    /// changed in an earlier batch, the scan reports the damage. It never returns a wrong record.
+    /// If a byte other than padding has changed in the last batch, the scan ends before that batch.
+    /// If the change is in an earlier batch, the scan reports the damage. The scan never returns a
+    /// wrong record.
     #[test]
     fn a_changed_byte_is_refused_or_cut(
         batches in prop::collection::vec(1..700_usize, 1..8),

@@ -20,12 +20,12 @@ const MAX_FIRST_SEGMENT: u64 = 8 << 20;
 /// Sizes of a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalOptions {
-    /// Size of a segment, in bytes. Rounded up to a multiple of 4 KiB, at least 16 KiB. A
-    /// segment created at startup has at most 8 MiB. The journal keeps up to three segments.
+    /// Size of a segment, in bytes. Rounded up to a multiple of 4 KiB, and to at least 16 KiB. A
+    /// segment created at startup is no larger than 8 MiB. The journal keeps up to three segments.
     /// Default: 32 MiB.
     pub segment_bytes: u64,
-    /// Maximum total size of the records that wait for the next write, in bytes. Values above
-    /// 8 MiB, or above the size of a segment, have no effect. Default: 4 MiB.
+    /// Maximum total size, in bytes, of the records that are waiting for the next write. Values
+    /// above 8 MiB, or above the size of a segment, have no effect. Default: 4 MiB.
     pub queue_bytes: usize,
 }
 
@@ -102,7 +102,7 @@ impl Journal {
 
     /// Opens the journal in a Cassandra keyspace and reads it back. Creates the keyspace and the
     /// tables if necessary. Returns the journal, and the state after all records have been applied
-    /// to `empty`. A server that has the journal open is superseded: no later record from that
+    /// to `empty`. Supersedes any server that has the journal open: no later record from that
     /// server is stored.
     ///
     /// # Errors

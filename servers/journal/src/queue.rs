@@ -44,7 +44,7 @@ struct WaitingBatch {
 
 impl JournalQueue {
     /// Creates a queue for a journal with `records` durable records. `max_bytes` is the maximum
-    /// length of a batch with its header.
+    /// length of a batch, including its header.
     pub(crate) fn new(records: u64, max_bytes: usize) -> Self {
         JournalQueue {
             waiting: Mutex::new(WaitingBatch {

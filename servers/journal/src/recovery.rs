@@ -4,7 +4,8 @@
 //! in a segment without valid batches. The new snapshot makes the recovered records durable even if
 //! an earlier sync of their segment failed.
 //!
-//! A snapshot of the state replaces all records before a segment. Its fields, with sizes in bytes:
+//! A snapshot of the state replaces all records before the segment that it names. The fields of a
+//! snapshot, with sizes in bytes:
 //!
 //! ```text
 //! magic 8 │ version 4 │ record size 4 │ records 8 │ segment 8 │ length 4 │ checksum 4 │ state

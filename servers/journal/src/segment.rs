@@ -120,7 +120,7 @@ fn reuse(
         return Ok(None);
     }
     rename(old, &directory.new_segment())?;
-    // Without this sync, a crash could leave the old name with the new header.
+    // Without this sync, a crash could leave the new header in a file with the old name.
     directory.sync()?;
     Ok(Some(file))
 }

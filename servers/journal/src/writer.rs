@@ -1,4 +1,4 @@
-//! The two threads of a journal. The journal thread writes batches durably, one after the other.
+//! The two threads of a journal. The journal thread writes batches durably, one after another.
 //! The upkeep thread writes snapshots, removes old segments and prepares new ones, so that the
 //! journal thread rarely waits for these steps.
 
@@ -121,9 +121,9 @@ pub(crate) struct Upkeep {
     pub(crate) segment_bytes: u64,
     /// Size of a record, in bytes.
     pub(crate) record_bytes: u32,
-    /// Requests from the journal thread. At most one is waiting.
+    /// Requests from the journal thread. At most one is pending at a time.
     pub(crate) requests: Receiver<SegmentRequest>,
-    /// Prepared segments for the journal thread. At most one is waiting.
+    /// Prepared segments for the journal thread. At most one is pending at a time.
     pub(crate) prepared: Sender<Segment>,
 }
 
@@ -162,8 +162,8 @@ impl Upkeep {
         )
     }
 
-    /// Removes all segments before `current` except the last one. Returns the path of the last one,
-    /// which can be reused.
+    /// Removes all segments before `current` except the last of them. Returns the path of the
+    /// remaining segment, which can be reused.
     fn remove_old(&self, current: u64) -> Result<Option<PathBuf>, JournalError> {
         let mut old = self.directory.segments()?;
         old.retain(|(sequence, _)| *sequence < current);

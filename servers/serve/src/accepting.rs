@@ -1,5 +1,5 @@
-//! Accepting connections: the listening socket, the limit on connections, and their distribution
-//! among the workers.
+//! Accepting connections: the listening socket, the connection limit, and the distribution of
+//! connections among the workers.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -27,8 +27,8 @@ pub(crate) fn listen(address: SocketAddr, share: bool) -> io::Result<TcpListener
         Type::STREAM.nonblocking(),
         Some(Protocol::TCP),
     )?;
-    // A restarted server must not wait for old connections in TIME_WAIT. This option does not allow
-    // two listeners on one port.
+    // A restarted server must be able to listen while old connections are in TIME_WAIT. This option
+    // does not allow two listeners on one port.
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(share)?;
     socket.set_tcp_nodelay(true)?;
@@ -72,10 +72,10 @@ pub(crate) fn refuse_handshakes(listener: &TcpListener) -> io::Result<()> {
     ])
 }
 
-/// Returns whether a connection waits in the accept queue.
+/// Returns whether a connection is waiting in the accept queue.
 pub(crate) fn is_queued(listener: &TcpListener) -> bool {
     let mut listeners = [PollFd::new(listener, PollFlags::IN)];
-    // Polling fails only for lack of memory. In this case, assume that a connection waits.
+    // Polling fails only for lack of memory. In this case, assume that a connection is waiting.
     poll(&mut listeners, Some(&Timespec::default())).map_or(true, |ready| ready > 0)
 }
 
@@ -98,7 +98,7 @@ pub(crate) struct ConnectionBudget {
     used: AtomicUsize,
     /// Notified when a slot becomes free.
     freed: Notify,
-    /// Whether connections wait in the accept queue because no slot is free.
+    /// Whether connections are waiting in the accept queue because no slot is free.
     is_exceeded: AtomicBool,
 }
 
@@ -138,17 +138,17 @@ impl ConnectionBudget {
         }
     }
 
-    /// Records whether connections wait in the accept queue.
+    /// Records whether connections are waiting in the accept queue.
     pub(crate) fn set_exceeded(&self, is_exceeded: bool) {
-        // Most calls change nothing, and an unnecessary write would invalidate the cache line of
-        // other threads.
+        // Most calls change nothing, and an unnecessary write would invalidate the cache line on
+        // the CPUs of other threads.
         if self.is_exceeded() != is_exceeded {
             self.is_exceeded.store(is_exceeded, Ordering::Relaxed);
         }
     }
 
-    /// Returns whether connections wait in the accept queue. If so, each connection ends after its
-    /// next response, so that all clients are served in turn.
+    /// Returns whether connections are waiting in the accept queue. If so, each open connection is
+    /// closed after its next response, so that all clients are served in turn.
     pub(crate) fn is_exceeded(&self) -> bool {
         self.is_exceeded.load(Ordering::Relaxed)
     }
@@ -158,8 +158,8 @@ impl ConnectionBudget {
 pub(crate) struct Handoff {
     /// Number of connections that the worker serves or will serve.
     open: AtomicUsize,
-    /// Connections that were handed over but are not served yet. Their number is bounded by the
-    /// connection limit.
+    /// Connections that have been handed over but are not being served yet. The connection limit
+    /// bounds their number.
     handed: UnboundedSender<TcpStream>,
 }
 
@@ -184,7 +184,8 @@ impl Handoff {
     }
 }
 
-/// Creates a handoff for each worker. The receivers yield connections that are already counted.
+/// Creates a handoff for each worker. The receivers yield connections that have already been
+/// counted.
 pub(crate) fn handoffs(workers: usize) -> (Vec<Handoff>, Vec<UnboundedReceiver<TcpStream>>) {
     let handoff = |_| {
         let (handed, receiver) = unbounded_channel();

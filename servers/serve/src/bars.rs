@@ -2,7 +2,7 @@
 //!
 //! Requests reach the store through queues. Inserts that arrive during a write join the next write,
 //! and list requests that arrive during a read share the next read. No event loop waits for a disk
-//! or database.
+//! or a database.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -127,7 +127,7 @@ impl StoreRequest for BarInsert {
     }
 
     fn refuse(self) {
-        // An error means that the client no longer waits.
+        // An error means that the client is no longer waiting.
         let _ = self.stored.send(Err(StoreFault::overloaded()));
     }
 }
@@ -214,7 +214,7 @@ pub(crate) fn answer_inserts(
     match ids {
         Ok(ids) => {
             for (insert, id) in batch.into_iter().zip(ids) {
-                // An error means that the client no longer waits.
+                // An error means that the client is no longer waiting.
                 let _ = insert.stored.send(Ok(id));
             }
         }

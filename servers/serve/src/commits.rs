@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn gives_up_on_a_slow_journal_until_it_has_caught_up() {
-        // Nothing asks the journal to write, so it stores no records.
+        // The journal stores no records until `commit` is called.
         let journal = Journal::in_memory(&JournalOptions::default()).unwrap();
         let commits = Commits::new(Duration::from_secs(60));
         commits.listen(&journal);

@@ -93,8 +93,8 @@ fn open(path: &Path) -> Result<(Database, i64), ServeError> {
 }
 
 /// Creates an empty database under a temporary name, because redb rejects a file that it has not
-/// fully initialized. If the server is killed meanwhile, `path` does not exist, and the next start
-/// removes the temporary file.
+/// fully initialized. If the server is killed in the meantime, `path` does not exist, and the next
+/// start removes the temporary file.
 fn create(path: &Path) -> Result<(), ServeError> {
     let cannot_create = |error| failed("create", path, error);
     let directory = path
@@ -122,7 +122,7 @@ fn create(path: &Path) -> Result<(), ServeError> {
 }
 
 /// Removes the temporary files that killed servers left behind. Their names start with `prefix`.
-/// redb locks a database, so a file that another server is creating is kept.
+/// redb locks an open database, so a file that another server is creating is not removed.
 fn remove_unfinished(directory: &Path, prefix: &OsStr) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;

@@ -73,7 +73,7 @@ pub(crate) enum BodyFault {
     Malformed,
 }
 
-/// Reads the body of a request up to `limit` bytes.
+/// Reads the body of a request. Rejects a body longer than `limit` bytes.
 pub(crate) async fn read_body(
     request: &mut Request<Incoming>,
     limit: u64,

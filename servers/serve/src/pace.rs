@@ -80,9 +80,9 @@ impl Pace {
             .set(self.request_since.get().or(Some(now)));
     }
 
-    /// Returns when the server began to wait for a request head, or `None` if it is not waiting. If
-    /// the request has begun, the wait starts at its beginning or at the shutdown, whichever is
-    /// later.
+    /// Returns the time at which the server began to wait for a request head, or `None` if it is
+    /// not waiting. If the request has begun, this is the beginning of the request or of the
+    /// shutdown, whichever is later.
     fn waiting_since(&self, shutdown: ClockSteps) -> Option<ClockSteps> {
         let begun = |since: ClockSteps| since.max(shutdown);
         let is_waiting = !self.has_head.get() && !self.write_blocked.get();

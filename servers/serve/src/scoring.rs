@@ -22,7 +22,7 @@ struct ScoreRequest<'a> {
     score: &'a RawValue,
 }
 
-/// Returns whether a request has a JSON body.
+/// Returns whether the content type of a request is JSON.
 pub(crate) fn is_json(headers: &HeaderMap) -> bool {
     let value = headers.get(CONTENT_TYPE).map(|value| value.as_bytes());
     let media_type = value.and_then(|value| value.split(|byte| *byte == b';').next());
@@ -105,7 +105,8 @@ fn refused(scores: &SharedScores, fault: ScoreFault) -> HttpResponse {
     refusal(StatusCode::SERVICE_UNAVAILABLE, reason, header)
 }
 
-/// A reason why a score is not recorded, or why its response cannot confirm that it is durable.
+/// A reason why a score is not recorded, or why the response cannot confirm that the score
+/// is durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ScoreFault {
     /// The total would be too large for a double.
@@ -116,7 +117,7 @@ pub(crate) enum ScoreFault {
     Failed,
     /// The journal takes too long.
     Slow,
-    /// The oldest waiting response has waited too long, so the score was not recorded.
+    /// The oldest pending response has waited too long, so the score was not recorded.
     Overloaded,
 }
 
@@ -237,7 +238,8 @@ impl SharedScores {
     /// Adds a score and returns the totals after it. With a journal, the score is durable once the
     /// journal has reached the score's number.
     fn add(&self, score: f64) -> Result<ScoreTotals, ScoreFault> {
-        // Append under the lock, so that the order in the journal is the order of the totals.
+        // Append under the lock, so that the journal contains the scores in the order in which they
+        // were added to the totals.
         let totals = self.totals.lock();
         let mut totals = totals.unwrap_or_else(PoisonError::into_inner);
         let after = totals.plus(score).ok_or(ScoreFault::Overflow)?;

@@ -24,8 +24,8 @@ use crate::workload::NativeWorkload;
 ///
 /// `on_ready` is called with the server's address once the server accepts connections. `shutdown`
 /// is polled on a tokio runtime. After `shutdown`, new connections are not established. Established
-/// connections that wait are still served, and each response is the last on its connection. The
-/// server waits up to 1 s for a request head, and in total up to
+/// connections that are waiting in the accept queue are still served, and each response is the last
+/// on its connection. The server waits up to 1 s for a request head, and in total up to
 /// [`Limits::grace`](crate::Limits::grace).
 ///
 /// # Errors

@@ -13,8 +13,9 @@
 //! ```
 //!
 //! Each update writes and syncs the second slot, and then the first. A value is in effect only when
-//! both slots contain it. A valid slot is therefore never too old, even if the other slot is torn
-//! by a crash or damaged later. Version 1 had only the first slot.
+//! both slots contain it. A valid slot therefore never contains a value older than the one in
+//! effect, even if the other slot is torn by a crash or damaged later. Version 1 had only the first
+//! slot.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read};
@@ -45,10 +46,10 @@ pub enum StateError {
     NotRegular {
         /// The path.
         path: PathBuf,
-        /// Type of the file at the path, with its article, such as `a directory`.
+        /// Type of the file at the path, with an indefinite article, such as `a directory`.
         kind: &'static str,
     },
-    /// The file is not both readable and writable.
+    /// The file is not readable, or not writable.
     #[error("{}: not readable and writable; run chmod u+rw on it, or choose another path", .0.display())]
     Permissions(PathBuf),
     /// The file has more than one hard link.
@@ -444,8 +445,8 @@ mod tests {
         assert_eq!(parse_slots(&[0; 8192]), Err(SlotFault::Foreign));
     }
 
-    /// Checks each state of a file during an update: part of the second slot is written, or the
-    /// second slot and part of the first.
+    /// Checks every state in which a crash during an update can leave a file: part of the second
+    /// slot has been written, or the whole second slot and part of the first.
     fn assert_torn_updates_are_safe(old: &[u8]) {
         let new = render_slot(NEW);
         for written in 1..=SLOT_BYTES {

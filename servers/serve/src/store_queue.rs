@@ -29,8 +29,8 @@ pub(crate) struct StoreFault(pub(crate) String);
 pub(crate) type StoreResult<T> = Result<T, StoreFault>;
 
 impl StoreFault {
-    /// Returns the fault for a request that is refused because the oldest request has waited too
-    /// long or the queue is full. Such a request never reaches the store.
+    /// Returns the fault for a request that is refused because the queue is full, or because its
+    /// oldest request has waited too long. Such a request never reaches the store.
     pub(crate) fn overloaded() -> Self {
         StoreFault("the store is overloaded; retry later".to_owned())
     }
@@ -42,7 +42,7 @@ impl StoreFault {
 
 /// A request in a queue.
 pub(crate) trait StoreRequest {
-    /// Takes the request for the store. Returns false if the worker no longer waits for the
+    /// Takes the request for the store. Returns false if the worker is no longer waiting for the
     /// response, because the request has timed out or the worker has closed the connection. The
     /// worker does not notice a disconnected client, because it reads nothing until it has
     /// responded.

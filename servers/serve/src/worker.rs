@@ -72,7 +72,7 @@ pub(crate) struct Worker {
     pub(crate) shared: Arc<ServerState>,
     pub(crate) register: Rc<Register>,
     pub(crate) http: http1::Builder,
-    /// Responses that wait for the journal.
+    /// Responses that are waiting for the journal.
     pub(crate) commits: Commits,
     /// Index of the worker and of its handoff.
     pub(crate) number: usize,
@@ -141,7 +141,7 @@ impl Worker {
         worker.totals.take()
     }
 
-    /// Starts to serve a connection that is already counted.
+    /// Starts to serve a connection that has already been counted.
     fn serve(self: &Rc<Self>, stream: TcpStream) {
         spawn_local(connection::serve(Rc::clone(self), stream));
     }
@@ -208,7 +208,7 @@ impl Worker {
     }
 
     /// Accepts connections until it has accepted `max`, no slot is free, or an error occurs. The
-    /// error is `WouldBlock` if no connection waits.
+    /// error is `WouldBlock` if no connection is waiting.
     fn accept_some(self: &Rc<Self>, listener: &TcpListener, max: usize) -> io::Result<()> {
         let budget = &self.shared.budget;
         for _ in 0..max {

@@ -127,7 +127,7 @@ pub(super) fn hosts(records: &[Record]) -> Properties {
         let Environment {
             kernel,
             cpus,
-            // Their number matters, not which ones.
+            // Only the number of allowed CPUs (`cpus`) is compared.
             allowed_cpus: _,
             cpu_model,
             memory_bytes,
@@ -155,8 +155,8 @@ pub(super) fn hosts(records: &[Record]) -> Properties {
     properties
 }
 
-/// Returns notes on runs that were bound by the client, ended early, or have failed or unevaluated
-/// checks. The notes do not contain the group's name.
+/// Returns notes on runs that were client-bound, that ended early, or that have failed or
+/// unevaluated checks. The notes do not contain the group's name.
 pub(super) fn validity_notes(group: &RunGroup<'_>) -> Vec<String> {
     let total = plural(group.runs().count() as u64, "attempt");
     let count = |problem: fn(&Run) -> bool| group.runs().filter(|run| problem(run)).count();

@@ -94,7 +94,7 @@ impl ProcessFigures {
         (!self.values.is_empty() && self.values.iter().all(known)).then_some(&self.values[..])
     }
 
-    /// Returns the figure of the group: the geometric mean over the server processes.
+    /// Returns the group's figure: the geometric mean across its server processes.
     pub(super) fn mean(&self) -> Option<f64> {
         geometric_mean(self.usable()?)
     }
@@ -147,8 +147,8 @@ fn outlier_notes(values: &[f64], numbers: &[u32], metric: ComparedMetric) -> Vec
     outliers(values).into_iter().map(note).collect()
 }
 
-/// Returns the sustained capacities of a group's server processes. Processes without one are
-/// excluded.
+/// Returns the sustained capacities of a group's server processes. Excludes processes without a
+/// sustained capacity.
 fn of_capacities(group: &RunGroup<'_>) -> ProcessFigures {
     let sustained = group.capacities.iter().filter_map(|found| {
         let (per_s, _) = found.sustained()?;
@@ -195,8 +195,8 @@ pub fn trial_capacities(record: &Record) -> Vec<TrialCapacity> {
 }
 
 /// Returns the interval for the ratio of two capacities. Returns `None` unless each side has
-/// exactly one server process. The interval covers the variation between capacity trials, which is
-/// close to log-normal.
+/// exactly one server process, whose capacity has an interval. The result accounts only for the
+/// variation between capacity trials, which is close to log-normal.
 pub(super) fn interval_of_ratio(a: &RunGroup<'_>, b: &RunGroup<'_>) -> Option<Interval> {
     let ((per_s_a, range_a), (per_s_b, range_b)) = (a.only_capacity()?, b.only_capacity()?);
     let (range_a, range_b) = (range_a?, range_b?);

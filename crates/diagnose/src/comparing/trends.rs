@@ -67,8 +67,8 @@ pub fn trend_series(
         notes.extend(gathered(validity));
         let trends = metrics.iter().map(|metric| {
             let (trend, reasons) = trend(points, *metric);
-            // If no result has a metric, such as the server's CPU time, omit the reasons why its
-            // figures are missing.
+            // If a metric, such as the server's CPU time, was not measured in any result, omit the
+            // reasons why its figures are missing.
             if trend.measured() > 0 {
                 notes.extend(reasons);
             }

@@ -26,7 +26,7 @@ const SLOWER_SINCE_8: [f64; 14] = [
 #[test]
 fn reports_the_first_result_of_a_new_level() {
     let mut results = results(&SLOWER_SINCE_8);
-    // The order in the directory does not matter.
+    // The order in which the results are listed does not matter.
     results.reverse();
     let (series, notes) = trend_series(&results, &THROUGHPUT);
     let [series] = &series[..] else {

@@ -32,12 +32,12 @@ pub struct ConditionError(String);
 pub struct Condition<S> {
     /// The original text of the condition.
     pub text: String,
-    /// The request of a mix that the condition applies to, or `None` for all requests.
+    /// Name of the request in a mix to which the condition is limited, or `None` for all requests.
     pub group: Option<String>,
     /// What the condition compares with its value.
     pub subject: S,
     operator: &'static Operator,
-    /// The value in the unit of the subject.
+    /// The value, in the subject's unit.
     value: f64,
 }
 
@@ -247,13 +247,13 @@ impl ConditionSubject for Figure {
 }
 
 impl RunCondition {
-    /// Evaluates the condition on all runs of a record. The condition is met if any run meets the
-    /// condition. The result is unknown if no run meets the condition and at least one run lacks
-    /// the figure.
+    /// Evaluates the condition for all runs of a record. The condition is met if any run meets it.
+    /// The result is unknown if no run meets the condition, but at least one run lacks the figure.
     ///
-    /// The result contains the figure of the first run that meets the condition or lacks the
-    /// figure. If the condition is not met, the result contains the figures of all runs. A
-    /// percentile or maximum that falls among timed-out requests is infinite.
+    /// The result contains the figure of the first run that meets the condition. If the result is
+    /// unknown, it states that the figure was not measured. If the condition is not met, the result
+    /// contains the figures of all runs. A percentile or maximum that falls among timed-out
+    /// requests is infinite.
     #[must_use]
     pub fn judge(&self, record: &Record) -> Threshold {
         let runs = &record.runs;
@@ -330,8 +330,8 @@ impl ConditionSubject for RatioSubject {
 }
 
 impl RatioCondition {
-    /// Evaluates the condition on a comparison of the condition's metric. In the result, `met` is
-    /// `None` if the ratio or bound is unknown.
+    /// Evaluates the condition for a comparison of its metric. In the result, `met` is `None` if
+    /// the ratio or bound is unknown.
     #[must_use]
     pub fn judge(&self, comparison: &Comparison) -> Threshold {
         let number = (self.subject.number)(comparison);
@@ -365,7 +365,7 @@ impl ConditionSubject for CapacitySubject {
 }
 
 impl CapacityCondition {
-    /// Evaluates the condition on a capacity. If only a bound on the capacity is known, and the
+    /// Evaluates the condition for a capacity. If only a bound on the capacity is known, and the
     /// bound is not enough to decide, `met` is `None`.
     #[must_use]
     pub fn judge(&self, capacity: Option<&CapacityResult>) -> Threshold {
@@ -390,9 +390,10 @@ impl CapacityCondition {
 /// What an objective limits.
 #[derive(Debug, Clone, Copy)]
 pub enum ObjectiveSubject {
-    /// A time or the share of errors, which must be low.
+    /// A time or the share of errors; the objective sets an upper limit.
     Upper(Figure),
-    /// The share of requests with an ok response within the deadline, which must be high.
+    /// The share of requests with an ok response within the deadline; the objective sets a lower
+    /// limit.
     Goodput,
 }
 
@@ -458,9 +459,9 @@ fn obstacle(figure: Figure) -> Option<&'static str> {
 }
 
 impl Objective {
-    /// Evaluates the objective on a trial. `deadline` is the maximum response time that counts as
-    /// goodput; the trial's own plan may have a different deadline. If the figure has no samples,
-    /// for example because no connection was opened, the objective is met if the trial has ok
+    /// Evaluates the objective for a trial. Only ok responses within `deadline` count as goodput;
+    /// the trial's own plan may have a different deadline. If the figure has no samples, for
+    /// example because no connection was opened, the objective is met if the trial has ok
     /// responses.
     #[must_use]
     pub fn judge(&self, run: &Run, deadline: Duration) -> ObjectiveFigure {

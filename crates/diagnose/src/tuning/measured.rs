@@ -25,7 +25,7 @@ pub(super) struct MeasuredProcess {
     /// missing.
     pub(super) figure: Option<f64>,
     pub(super) is_lower_bound: bool,
-    /// Interval of the figure within the process.
+    /// Interval of the figure, based on this process alone.
     pub(super) interval: Option<Interval>,
     /// Reason why the figure is missing or only a lower bound; `None` if the figure is exact, or if
     /// the process's runs show the reason.
@@ -63,8 +63,8 @@ impl MeasuredProcess {
         }
     }
 
-    /// Returns a process whose capacity was searched. The first load of the search uses the closed
-    /// model.
+    /// Returns the process that a capacity search measured. The first load of the search uses the
+    /// closed model.
     fn of_search(loads: &[&Run], found: Option<&CapacityResult>) -> Self {
         let closed = loads[0];
         MeasuredProcess {

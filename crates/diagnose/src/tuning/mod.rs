@@ -25,7 +25,7 @@ use crate::text::show_s;
 /// Settings whose figure is at least this share of the best figure are good enough.
 const ENOUGH: f64 = 0.98;
 
-/// State of a tuning run that is known only from its events.
+/// The parts of a tuning run's state that are known only from its events.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TuningState {
     /// Settings at which the server failed.
@@ -34,8 +34,8 @@ pub struct TuningState {
     pub out_of_time_s: Option<f64>,
 }
 
-/// Judges the tuning run of a record. If the search is not complete, also returns the process that
-/// it needs next, without figures.
+/// Judges the tuning run of a record. If the search is not complete, also returns the step for the
+/// process that must be measured next.
 #[must_use]
 pub fn judge(
     record: &Record,

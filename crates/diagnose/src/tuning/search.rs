@@ -41,8 +41,8 @@ pub(super) const CLOSE: f64 = 1.5;
 /// Factor between the values of a coarse sweep.
 const COARSE: f64 = 4.0;
 
-/// Maximum difference between a knob's value and the number of units in use at which the knob may
-/// size the full pool. Some runtimes run one thread outside the pool.
+/// A knob may be the one that sizes a full pool if its value differs by at most this much from the
+/// number of units in use. Some runtimes run one thread outside the pool.
 const SPARE_UNITS: f64 = 1.5;
 
 /// A process that the search has used.
@@ -71,7 +71,7 @@ pub(super) struct Search<'a> {
     pub(super) steps: Vec<SearchStep>,
 }
 
-/// A result. The error is the first process that was not measured, without figures.
+/// A result of the search. The error is the step for the first process that has not been measured.
 type Searched<T> = Result<T, Box<TuningStep>>;
 
 impl<'a> Search<'a> {
@@ -91,7 +91,7 @@ impl<'a> Search<'a> {
     /// Runs the search. Returns `None` if the default setting has no figure.
     ///
     /// # Errors
-    /// Returns the first process that was not measured.
+    /// Returns the step for the first process that has not been measured.
     pub(super) fn run(&mut self) -> Searched<Option<Choice>> {
         let knobs = self.tuning.knobs.iter();
         let start: KnobValues = knobs
@@ -467,7 +467,7 @@ impl<'a> Search<'a> {
         steps.filter_map(|step| step.measured.figure).collect()
     }
 
-    /// Returns the figure of a setting without its confirmation, so that good luck in the search
+    /// Returns the figure of a setting, excluding its confirmation, so that good luck in the search
     /// does not count as a confirmation.
     pub(super) fn figure(&self, values: &KnobValues) -> Option<f64> {
         let steps = self.of(values);
@@ -519,15 +519,15 @@ fn limit(verdict: &Verdict) -> String {
     }
 }
 
-/// Returns a setting with another value of a knob.
+/// Returns a copy of a setting in which one knob has a different value.
 fn with(values: &KnobValues, knob: &TunedKnob, value: u64) -> KnobValues {
     let mut values = values.clone();
     values.insert(knob.name.clone(), value);
     values
 }
 
-/// Describes the ratio of two settings. `confirmed_by` is the number of fresh processes per setting
-/// that confirm it.
+/// Describes the ratio of two settings' figures. `confirmed_by` is the number of fresh processes
+/// per setting that confirm it.
 pub(super) fn tuning_ratio(ratio: &Ratio, confirmed_by: usize) -> TuningRatio {
     TuningRatio {
         ratio: ratio.value(),

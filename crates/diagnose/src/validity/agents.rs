@@ -84,7 +84,7 @@ fn lost(run: &Run) -> impl Iterator<Item = &AgentRun> {
     agents.filter(|agent| agent.lost.is_some() && agent.cpus > 0)
 }
 
-/// Groups agents with the same problem: their reasons differ only in the figures.
+/// Groups agents that have the same problem, that is, whose reasons differ only in the figures.
 fn gather<'a>(
     run: &Run,
     agents: impl Iterator<Item = &'a AgentRun>,

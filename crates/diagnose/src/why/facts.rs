@@ -55,7 +55,7 @@ pub struct RunFacts<'a> {
     pub upstreams: Vec<UpstreamFacts>,
     /// Sessions of a PostgreSQL store.
     pub sessions: Option<DatabaseSessions>,
-    /// What limits the number of requests in service. It is determined when it is first needed.
+    /// What limits the number of requests in service; determined on first use.
     pub(super) service: OnceCell<Service>,
 }
 
@@ -140,8 +140,8 @@ impl<'a> RunFacts<'a> {
         bytes.filter(|_| size > 0.0).map(|bytes| bytes / size)
     }
 
-    /// Returns whether at least half of `requests` (a number of requests) wait for the server to
-    /// read them. Returns `None` if this is unknown.
+    /// Returns whether at least half of `requests` (a number of requests) are waiting for the
+    /// server to read them. Returns `None` if this is unknown.
     pub fn are_unread(&self, requests: f64) -> Option<bool> {
         Some(self.unread()? >= MOST * requests)
     }

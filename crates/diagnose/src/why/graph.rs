@@ -16,13 +16,13 @@ use crate::text::{per_s, show_idle};
 
 /// Service times agree with a number of threads if the ratio of concurrency to threads is in this
 /// range. The range is wide because the shortest service time is less reliable than thread states:
-/// a buffered write, for example, can be much faster than the others.
+/// a buffered write, for example, can be much faster than most writes.
 const AGREES: std::ops::RangeInclusive<f64> = MOST..=1.0 / MOST;
 
 /// Findings about the requests in service, based on thread waits, service times and writes.
 pub struct Service {
     pub demand: Demand,
-    /// How many of the requests in flight the server works on, as text.
+    /// How many of the requests in flight the server is working on, as text.
     pub figure: String,
     shown: Shown,
     /// The accept queue in front of the limit.
@@ -36,7 +36,7 @@ pub struct Service {
 pub enum Demand {
     /// The number of requests in flight is unknown.
     Unknown,
-    /// The server works on the requests of all connections at once.
+    /// The server is working on the requests of all connections at once.
     TooLow {
         concurrency: f64,
     },
@@ -50,17 +50,17 @@ enum Shown {
     Delay,
     /// No limit was found: no full pool, no lock and no delay.
     Nothing,
-    /// The requests do not wait, or what they wait for is not visible.
+    /// The requests are not waiting, or it is not visible what they are waiting for.
     NotJudged,
 }
 
-/// The accept queue in front of a limit: established connections that wait to be accepted.
+/// The accept queue in front of a limit: established connections that are waiting to be accepted.
 #[derive(Debug, Clone, Copy)]
 pub struct AcceptQueueBefore {
     /// Mean number of waiting connections.
     waiting: f64,
-    /// Whether the queue matters less than the limit: accepted connections also wait for the limit,
-    /// or the limit also applies to the number of connections.
+    /// Whether the queue matters less than the limit: accepted connections are also waiting for the
+    /// limit, or the limit also applies to the number of connections.
     pub is_minor: bool,
 }
 
@@ -98,8 +98,8 @@ impl Service {
             && !is_one_thread
             && concurrency >= SAME.start() * connections.min(in_flight)
         {
-            // Connections without a request in flight may be busy with something else, such as
-            // being closed.
+            // Connections without a request in flight may be unavailable for requests, for example
+            // because they are being closed.
             let demand = if in_flight >= SAME.start() * connections {
                 Demand::TooLow { concurrency }
             } else {
@@ -162,7 +162,7 @@ impl Service {
     }
 
     /// Returns the candidate if the limit indicates `cause`. Otherwise, rules out the cause, unless
-    /// it is not visible what the requests in service wait for.
+    /// it is not visible what the requests in service are waiting for.
     pub fn detect(
         &self,
         cause: Cause,
@@ -184,13 +184,13 @@ impl Service {
 /// A limit on the number of requests in service.
 pub struct ServiceLimit {
     /// What the requests in service hold: threads, permits, a lock, or connections to another
-    /// process. All of them are in use, so the other requests wait.
+    /// process. All of these are in use, so the other requests are waiting.
     pub holder: StepKind,
     /// Mean number of requests in service.
     pub held: f64,
     /// Name of the thread group, if the limit was inferred from thread states.
     pub group: Option<String>,
-    /// What the requests in service wait for.
+    /// What the requests in service are waiting for.
     pub resource: PathStep,
     evidence: Option<String>,
     /// The accept queue in front of the limit, if it is part of the path (see `behind_queue`).
@@ -210,7 +210,8 @@ impl ServiceLimit {
         }
     }
 
-    /// Returns whether the resource is a log or a file whose name is unknown.
+    /// Returns whether the resource is a log, a file whose path contains "log", or a file whose
+    /// name is unknown.
     fn is_log(&self) -> bool {
         match &self.resource.who.resource {
             None | Some(ActorResource::Log(_)) => true,
@@ -232,8 +233,8 @@ impl ServiceLimit {
         }
     }
 
-    /// Adds the accept queue in front of the limit if the queue holds most of the requests that
-    /// wait for the limit, or if the queue is minor but the server also limits connections.
+    /// Adds the accept queue in front of the limit if the queue holds most of the requests that are
+    /// waiting for the limit, or if the queue is minor but the server also limits connections.
     fn behind_queue(
         self,
         facts: &RunFacts<'_>,
@@ -345,8 +346,8 @@ pub fn setting_near<'a>(
 }
 
 /// Returns whether the server delays responses to keep a constant rate. In this case, its
-/// throughput is constant and its CPU is idle. It has read the requests, works on less than one
-/// request at a time on average, and does not wait for an upstream.
+/// throughput is constant and its CPU is idle. It has read the requests, is working on less than
+/// one request at a time on average, and is not waiting for an upstream.
 fn are_delayed(facts: &RunFacts<'_>, in_flight: f64) -> bool {
     let is_idle = facts
         .concurrency
@@ -369,7 +370,7 @@ fn accept_queue_before(facts: &RunFacts<'_>, limit: &ServiceLimit) -> Option<Acc
     let sockets = |figure| facts.samples.sockets(Role::Server, figure);
     let established = sockets(SocketFigure::Established);
     let waiting = facts.samples.listener(ListenerFigure::AcceptQueue)?;
-    // The client has closed some of the connections that wait in the queue.
+    // The client has closed some of the connections that are waiting in the queue.
     let closed = sockets(SocketFigure::CloseWait).unwrap_or(0.0);
     let queued = (waiting - closed).max(0.0);
     // The threads of a prefork server accept connections themselves, so they also limit the number
@@ -384,8 +385,8 @@ fn accept_queue_before(facts: &RunFacts<'_>, limit: &ServiceLimit) -> Option<Acc
     Some(AcceptQueueBefore { waiting, is_minor })
 }
 
-/// Finds a thread group without idle threads, or a group whose threads wait for a lock that few of
-/// them hold. If several groups are limits, prefers the one that holds the most requests.
+/// Finds a thread group without idle threads, or a group whose threads are waiting for a lock that
+/// few of them hold. If several groups are limits, prefers the one that holds the most requests.
 fn shown_by_threads(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit> {
     let in_service = facts.concurrency.unwrap_or(in_flight);
     let activities: Vec<(&ThreadGroupFacts, Activity)> = working_groups(facts)
@@ -435,7 +436,7 @@ fn limit_of(
     let workers = group.workers();
     let awaited = main_resource(&of.awaited);
     // A thread that sleeps or uses connections may be unrelated to the requests. It is related to
-    // them if the database session of its connection waits for a lock.
+    // them if the database session of its connection is waiting for a lock.
     let sessions = facts.sessions.as_ref();
     let is_locked = sessions.is_some_and(|of| of.waiting_for_locks >= MOST * workers);
     let writes = awaited.as_ref().is_some_and(|step| match step.kind {
@@ -444,7 +445,8 @@ fn limit_of(
         _ => false,
     });
     let is_saturated = of.idle + of.locks <= SPARE * workers;
-    // Enough threads must wait for a lock to account for the requests that are not in service.
+    // The number of threads that are waiting for a lock must account for the requests that are not
+    // in service.
     let held = of.in_service();
     let all_wait = of.locks >= SAME.start() * (in_flight - held) && of.idle < MOST * workers;
     let is_contended = all_wait && held >= MOST && held * SAME.end() < in_flight;
@@ -455,12 +457,12 @@ fn limit_of(
     let (holder, held, locks, resource) = if is_saturated
         && (writes || is_unread() || agrees(workers) || is_only_thread(group, facts, in_flight))
     {
-        // Other rules judge the CPU.
+        // Other rules detect a CPU-bound server.
         let is_cpu_bound = of.cpu >= MOST * workers;
         let resource = is_waited_for(SPARE * workers).filter(|_| !is_cpu_bound)?;
         (StepKind::Threads, workers, 0.0, resource)
     } else if is_contended && (writes || agrees(held)) {
-        // Only one process holds a file lock.
+        // Only one process at a time can hold a file lock.
         let is_file_lock = group.blocked_on_kind(WaitKind::FileLock) >= MOST * of.locks;
         let is_lock = is_file_lock || ONE.contains(&held);
         // The CPU time includes work outside the lock. An interpreter lock is held while its holder
@@ -523,8 +525,8 @@ fn connections_in_use(facts: &RunFacts<'_>, limit: ServiceLimit) -> ServiceLimit
 }
 
 /// Finds a file or pipe that only one thread writes to at a time. If a runtime moves tasks between
-/// threads, as Go does, it may be a different thread each time. If most requests wait for a thread
-/// to read them, several threads may write at a time.
+/// threads, as Go's runtime does, it may be a different thread each time. If most requests are
+/// waiting for a thread to read them, several threads may write at a time.
 fn shown_by_writes(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit> {
     let groups = facts.thread_groups.iter();
     let awaited = groups.flat_map(|group| Activity::of(group, facts, in_flight).awaited);
@@ -554,14 +556,16 @@ fn shown_by_writes(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit>
         .then(|| ServiceLimit::new(holder, held, resource))
 }
 
-/// Finds the limit from the service times, because waiting requests may not occupy a thread.
+/// Infers the limit from the service times. Thread states are not enough, because a request can
+/// wait without occupying a thread.
 fn shown_by_times(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit> {
     let in_service = facts
         .concurrency
         .filter(|requests| *requests >= ONE.start)?;
     let server = facts.server.as_ref()?;
     let on_cpu = server.used + server.runnable.unwrap_or(0.0);
-    // If most requests wait for a response from another process, the limit is in that process.
+    // If most requests are waiting for a response from another process, the limit is in that
+    // process.
     let mut upstreams = facts.upstreams.iter();
     let is_elsewhere = upstreams.any(|upstream| {
         let waiting = upstream.waiting;
@@ -602,15 +606,15 @@ fn shown_by_times(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit> 
 
 /// Returns whether a thread group is an exhausted pool. The threads of such a pool work on requests
 /// and do not wait for events. The number of concurrent requests equals the number of all threads,
-/// of active threads, or of threads that wait for a resource.
+/// of active threads, or of threads that are waiting for a resource.
 pub fn is_pool(group: &ThreadGroupFacts, concurrency: f64, facts: &RunFacts<'_>) -> bool {
     let in_event_loop = group.blocked_on_kind(WaitKind::Events);
     if !takes_part(group, facts) || in_event_loop >= SPARE * group.threads {
         return false;
     }
     if ONE.contains(&concurrency) {
-        // A pool of one thread must be the only thread group at work. Otherwise, other threads wait
-        // for that thread.
+        // A pool of one thread must be the only thread group that works on requests. If there are
+        // other groups, their threads are waiting for that thread.
         return working_groups(facts).count() == 1 && group.threads < ONE.end;
     }
     let used = Activity::of(group, facts, concurrency).used();
@@ -621,15 +625,15 @@ pub fn is_pool(group: &ThreadGroupFacts, concurrency: f64, facts: &RunFacts<'_>)
 
 /// The threads of a group, by activity. All numbers of threads are means.
 struct Activity {
-    /// Threads that wait for new work.
+    /// Threads that are waiting for new work.
     idle: f64,
-    /// Threads that wait for a lock or a condition.
+    /// Threads that are waiting for a lock or a condition.
     locks: f64,
-    /// Whether most of `locks` have a timeout, as with an interpreter lock.
+    /// Whether most of the waits that `locks` counts have a timeout, as with an interpreter lock.
     timed: bool,
-    /// Threads that run or are runnable.
+    /// Threads that are running or runnable.
     cpu: f64,
-    /// Resources that the other threads wait for, with the number of threads.
+    /// Resources that the other threads are waiting for, each with the number of threads.
     awaited: Vec<PathStep>,
 }
 
@@ -686,12 +690,12 @@ impl Activity {
         }
     }
 
-    /// Returns the number of threads that wait for a resource.
+    /// Returns the number of threads that are waiting for a resource.
     fn used(&self) -> f64 {
         self.awaited.iter().map(waiting).sum()
     }
 
-    /// Returns the number of threads that wait for a resource, run or are runnable.
+    /// Returns the number of threads that are waiting for a resource, running or runnable.
     fn in_service(&self) -> f64 {
         self.used() + self.cpu
     }
@@ -716,9 +720,10 @@ fn waiting(step: &PathStep) -> f64 {
     step.waiting.unwrap_or(0.0)
 }
 
-/// Returns the resource that most threads wait for. All files count as one resource, named after
-/// the file for which most threads wait. A timer is the result only if more than twice as many
-/// threads wait for it as for any other resource, because idle threads wait for timers too.
+/// Returns the resource that most threads are waiting for. All files count as one resource, named
+/// after the file that most threads are waiting for. A timer is the result only if more than twice
+/// as many threads are waiting for it as for any other resource, because idle threads wait for
+/// timers too.
 fn main_resource(steps: &[PathStep]) -> Option<PathStep> {
     let (files, others): (Vec<_>, Vec<_>) =
         (steps.iter().cloned()).partition(|step| step.kind == StepKind::Disk);
@@ -752,8 +757,8 @@ fn working_groups<'f>(facts: &'f RunFacts<'_>) -> impl Iterator<Item = &'f Threa
         .filter(|group| takes_part(group, facts))
 }
 
-/// Returns what most of the requests in service wait for. If no thread or connection shows it,
-/// assumes that the requests wait for a timer or another event inside the server.
+/// Returns what most of the requests in service are waiting for. If no thread or connection shows
+/// it, assumes that the requests are waiting for a timer or another event inside the server.
 pub fn resource_of_all(facts: &RunFacts<'_>, in_service: f64) -> Option<PathStep> {
     let used = working_groups(facts).flat_map(|group| {
         let of = Activity::of(group, facts, in_service);
@@ -777,7 +782,7 @@ pub fn resource_of_all(facts: &RunFacts<'_>, in_service: f64) -> Option<PathStep
 /// Well-known ports of databases and caches.
 const STORE_PORTS: [u16; 7] = [3306, 5432, 6379, 6432, 9042, 11_211, 27_017];
 
-/// Returns the address that a connection of the server leads to, as a store or upstream.
+/// Returns the store or upstream at the other end of a server's connection, with its address.
 fn process_behind(facts: &RunFacts<'_>, address: SocketAddr) -> Place {
     let is_store = facts.store.is_some() || STORE_PORTS.contains(&address.port());
     let actor = if is_store {
@@ -797,19 +802,19 @@ fn connections(facts: &RunFacts<'_>, upstream: &UpstreamFacts) -> PathStep {
     .with_waiting(upstream.waiting.unwrap_or(upstream.perhaps_waiting))
 }
 
-/// Returns whether all connections of a pool wait for responses, and the size of the pool equals
-/// the number of concurrent requests.
+/// Returns whether all connections of a pool are waiting for responses, and the size of the pool
+/// equals the number of concurrent requests.
 fn is_full(upstream: &UpstreamFacts, concurrency: f64) -> bool {
     is_in_use(upstream) && same(concurrency, upstream.established)
 }
 
-/// Returns whether all connections wait for responses. A connection reused within a clock tick
-/// counts as waiting.
+/// Returns whether all connections are waiting for responses. A connection reused within a clock
+/// tick counts as waiting.
 fn is_in_use(upstream: &UpstreamFacts) -> bool {
     upstream.perhaps_waiting >= SAME.start() * upstream.established
 }
 
-/// Returns the connections to the store if requests wait for them because all are in use.
+/// Returns the connections to the store if requests are waiting for them because all are in use.
 pub fn full_store_pool(facts: &RunFacts<'_>) -> Option<PathStep> {
     let in_flight = facts.in_flight?;
     let mut steps = facts.upstreams.iter().filter_map(|upstream| {

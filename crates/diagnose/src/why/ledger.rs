@@ -51,7 +51,7 @@ pub(super) fn of(facts: &RunFacts<'_>) -> Option<Ledger> {
             "connections whose last send follows their last receive (sock_diag)",
         );
     }
-    // The requests that wait for the store include the requests that the store works on.
+    // Requests that are waiting for the store include those that the store is working on.
     let waits_known = facts.upstreams.iter().any(|one| one.waiting.is_some());
     if let Some(store) = facts.store.as_ref().filter(|_| !waits_known) {
         add("in the store, on a CPU", Some(store.used), ON_CPU);

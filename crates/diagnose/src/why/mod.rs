@@ -140,9 +140,9 @@ fn contributing(
     others.into_iter().filter(contributes).collect()
 }
 
-/// Replaces the first step of a path with a thread pool if all threads of the pool wait for that
-/// step. For example, all threads wait for connections to a store, whose sessions wait for a row
-/// lock.
+/// Replaces the first step of a path with a thread pool if all threads of the pool are waiting for
+/// that step. For example, all threads are waiting for connections to a store whose sessions are
+/// waiting for a row lock.
 fn behind_service_limit(path: Vec<PathStep>, others: &[(Cause, Candidate)]) -> Vec<PathStep> {
     let Some((first, rest)) = path.split_first() else {
         return path;

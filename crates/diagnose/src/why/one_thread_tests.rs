@@ -29,7 +29,7 @@ fn requests_that_one_thread_handles_together_wait_for_it() {
 
 #[test]
 fn a_sleeping_thread_without_waiting_requests_is_no_limit() {
-    // One connection, and a thread that sleeps between two looks for requests.
+    // One connection, and a thread that sleeps between two checks for new requests.
     let mut run = working_on(0.9);
     run.plan.connections = 1;
     run.response_time_us.mean = Some(900.0);

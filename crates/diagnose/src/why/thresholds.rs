@@ -17,8 +17,8 @@ pub(super) const SPARE: f64 = 0.25;
 
 /// Minimum share of the CPUs that a process uses if it competes for them. Also the minimum share of
 /// a lock holder's time that a resource must take to explain why the lock is held, and the minimum
-/// ratio of run delay to CPU time that indicates competition. A client with its own CPU waited for
-/// at most 0.06 of its CPU time.
+/// ratio of run delay to CPU time that indicates competition. The run delay of a client with its
+/// own CPU was at most 0.06 of its CPU time.
 pub(crate) const CONTENDED: f64 = 0.2;
 
 /// Minimum share that affects throughput noticeably. In three of four runs, the rates of the
@@ -33,8 +33,8 @@ pub(crate) const RARE: f64 = 0.02;
 /// service times vary.
 pub(crate) const SAME: RangeInclusive<f64> = 0.75..=1.34;
 
-/// Means that indicate one request at a time. Servers with one lock had means of 0.75 to 1.43,
-/// except one that also waits for an upstream (3.1).
+/// Range of means that indicates one request at a time. Servers with one lock had means of 0.75 to
+/// 1.43, except for one server that also waited for an upstream (3.1).
 pub(super) const ONE: Range<f64> = 0.7..1.5;
 
 /// Minimum time in the accept queue, in seconds, that ordinary scheduling delays cannot explain.
@@ -42,8 +42,8 @@ pub(super) const ONE: Range<f64> = 0.7..1.5;
 /// more. Fresh connections to servers without such a limit waited for at most 0.04 s.
 pub(super) const LONG_WAIT_S: f64 = 0.1;
 
-/// Time from the first to the last byte, in µs, that indicates delayed ACKs. Linux delays an ACK by
-/// at least 40 ms (`TCP_DELACK_MIN`, HZ/25).
+/// Range of the time from the first to the last byte, in µs, that indicates delayed ACKs. Linux
+/// delays an ACK by at least 40 ms (`TCP_DELACK_MIN`, HZ/25).
 pub(super) const DELAYED_ACK_US: Range<f64> = 39_000.0..48_000.0;
 
 /// Number of new connections per request at which connecting takes about half of the CPU time. A

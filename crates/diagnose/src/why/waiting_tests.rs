@@ -195,7 +195,7 @@ fn follows_what_threads_wait_for() {
         ConnectionPool,
         &["permits server", "connections upstream"],
     );
-    // Each thread has a connection of its own.
+    // Each thread has its own connection.
     judged(
         4.0,
         &[("connection 127.0.0.1:5432", 4.0)],

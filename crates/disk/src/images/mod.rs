@@ -236,8 +236,9 @@ impl<P: RecoveryProbe> ImageTest<'_, P> {
     }
 }
 
-/// Checks the outcome on the image with all effects before the shutdown. A server that starts
-/// passes this control even if it lost something, because the loss is reported as a failure.
+/// Checks the outcome on the image that contains all effects from before the shutdown. A server
+/// that starts passes this control even if it lost something, because the loss is reported as a
+/// failure.
 fn check_complete(outcome: ImageOutcome) -> Result<(), TestError> {
     match outcome {
         ImageOutcome::Recovered | ImageOutcome::Lost(_) => Ok(()),
@@ -248,7 +249,7 @@ fn check_complete(outcome: ImageOutcome) -> Result<(), TestError> {
     }
 }
 
-/// Number of crash points after an error that are considered close to it.
+/// Number of crash points that are considered close to the injected error before them.
 const SOON: usize = 16;
 
 /// The crash points of a trace.
@@ -261,8 +262,8 @@ const SOON: usize = 16;
 struct CrashPoints {
     all: Vec<u64>,
     soon: usize,
-    /// The last crash point that is not later than the end of the last send to a TCP peer. The
-    /// server shuts down after this point. The shutdown may remove a file that prevents a restart.
+    /// The last crash point that is not later than the end of the last send to a TCP peer. It
+    /// precedes the shutdown of the server, which may remove a file that prevents a restart.
     last_answered: u64,
 }
 
@@ -309,13 +310,15 @@ pub struct ImageReport {
     pub failed: u64,
     /// Number of images on which the server crashed; also counted in `failed`.
     pub crashed: u64,
-    /// Number of refusals, by the line of the server's message that best explains the refusal.
+    /// Number of refusals, grouped by the line of the server's message that best explains the
+    /// refusal.
     pub refusals: BTreeMap<String, u64>,
     /// The first failures, in the order of their crash points.
     pub failures: Vec<ImageFailure>,
-    /// Time of the slowest image.
+    /// Test time of the slowest image.
     pub longest: Duration,
-    /// Sum of the times of all images. Images are tested in parallel.
+    /// Total test time of all images. It can exceed `elapsed`, because images are tested in
+    /// parallel.
     pub total: Duration,
     /// Time of the whole test.
     pub elapsed: Duration,

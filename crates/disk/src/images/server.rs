@@ -224,7 +224,7 @@ pub(super) fn outcome(status: ExitStatus, stderr: &str) -> ImageOutcome {
                 ImageOutcome::Refused(message.to_owned())
             }
         }
-        // A signal, or a shell's exit code for a signal.
+        // A signal, or the exit code with which a shell reports a signal.
         _ => ImageOutcome::Crashed(format!(
             "the server crashed on this disk state ({status}){line}"
         )),

@@ -28,8 +28,8 @@ pub struct DiskHistory<'t> {
     pub(super) persistence: Persistence,
     /// Position from which the entry or the data is durable, per call.
     pub(super) durable_from: Vec<u64>,
-    /// Position from which the removal of the old name is durable, per rename to another directory.
-    /// Strict model only. The new name can be durable earlier.
+    /// Position from which the removal of the old name is durable, for each rename to another
+    /// directory, by index of the call. Strict model only. The new name can be durable earlier.
     pub(super) removal_durable_from: HashMap<usize, u64>,
     /// Position from which the size is durable, per call.
     pub(super) size_durable_from: Vec<u64>,
@@ -99,7 +99,8 @@ impl<'t> DiskHistory<'t> {
         }
     }
 
-    /// If a change to a name is durable, all earlier changes to this name are durable too.
+    /// Determines from which position each change to a name is durable. If a change is durable, all
+    /// earlier changes to the same name are durable too.
     fn find_durable_entries(&mut self, syncs: &Syncs) {
         let mut required: HashMap<&EntryName, u64> = HashMap::new();
         let trace: &'t Trace = self.trace;
@@ -234,8 +235,9 @@ fn first_after(syncs: &[SyncSpan], ended: u64) -> Option<SyncSpan> {
         .find(|sync| sync.began > ended)
 }
 
-/// Returns, for each call, the position from which the journal on the disk contains the call's
-/// change to a directory, if it makes one. `new_size` contains the file size that each call sets.
+/// Returns, for each call that changes a directory, the position from which the journal on the disk
+/// contains this change. The results for other calls have no meaning. `new_size` contains the file
+/// size that each call sets.
 ///
 /// ext4 and XFS write all metadata to one journal in the order of the calls. A sync writes the
 /// journal up to the last metadata change of the synced file, such as its creation, a rename or a

@@ -16,13 +16,13 @@ use crate::trace::{BaseNode, EntryName, FileId, NodeKind, Operation, Trace};
 /// comes before its entries. Ownership and timestamps are not modeled.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Image {
-    /// Everything below the directory, without the directory itself.
+    /// Everything below the directory, excluding the directory itself.
     pub nodes: BTreeMap<PathBuf, ImageNode>,
     /// Permission bits of all files and directories, including the directory itself.
     pub modes: BTreeMap<PathBuf, u32>,
 }
 
-/// A file, directory or symbolic link of an [`Image`].
+/// A file, directory or symbolic link in an [`Image`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ImageNode {
     /// A file with its content.
@@ -113,7 +113,8 @@ struct Disk<'t> {
     directories: HashMap<FileId, BTreeMap<OsString, FileId>>,
     links: HashMap<FileId, PathBuf>,
     lost_names: HashSet<EntryName>,
-    /// Whether all later changes to directories are lost.
+    /// Whether a change in the journal was lost, and so all later changes to directories are lost
+    /// too.
     is_journal_cut: bool,
 }
 

@@ -133,8 +133,9 @@ pub(super) enum StartedCall {
 }
 
 impl StartedCall {
-    /// Returns whether no other call may change the directory while this call runs. Such calls run
-    /// one after another, so that the trace contains them in the order in which they took effect.
+    /// Returns whether this call must be the only running call that can change the directory. Such
+    /// calls run one after another, so that the trace contains them in the order in which they took
+    /// effect.
     pub(super) fn is_exclusive(&self) -> bool {
         use Operation::{Send, SyncAll};
         !matches!(self, Self::Sync { .. } | Self::Known(Send { .. } | SyncAll))
@@ -144,7 +145,7 @@ impl StartedCall {
 /// What a call is about to do; `None` if it neither changes the watched directory nor sends data.
 type Started = Result<Option<StartedCall>, TraceError>;
 
-/// Returns whether a call may run while an exclusive call runs.
+/// Returns whether a call may run while an exclusive call is running.
 pub(super) fn is_shared(call: RawCall) -> bool {
     matches!(
         call.number,
@@ -190,9 +191,9 @@ fn current_form(call: RawCall) -> RawCall {
 /// Argument that stands for the thread's current directory.
 const HERE: u64 = libc::AT_FDCWD as u64;
 
-/// Determines, at the entry to a call, what the call will do. `room` is the maximum number of bytes
-/// to keep. Returns `None` if the call neither changes the watched directory nor sends data. A call
-/// with invalid arguments fails, so it is ignored.
+/// Determines, at the entry to a call, what the call will do. `room` is the maximum number of
+/// written or sent bytes to keep. Returns `None` if the call neither changes the watched directory
+/// nor sends data. A call with invalid arguments fails, so it is ignored.
 pub(super) fn begin(follower: &Follower, tid: Tid, call: RawCall, room: u64) -> Started {
     #[cfg(target_arch = "x86_64")]
     let call = current_form(call);
@@ -295,7 +296,8 @@ impl Caller<'_> {
         Ok(changes.then_some(StartedCall::Open { flags }))
     }
 
-    /// Reads a call that writes buffers. `flags` are the flags of pwritev2(2).
+    /// Reads the arguments of a call that writes buffers to a file or sends them on a socket.
+    /// `flags` are the flags of pwritev2(2).
     fn write(&self, fd: i32, data: &[(u64, u64)], call: RawCall, flags: i32) -> Started {
         let Ok(metadata) = follower::metadata_of(self.tid, fd) else {
             return Ok(None);

@@ -57,7 +57,7 @@ pub(super) struct Follower {
 }
 
 impl Follower {
-    /// Reads a directory. Returns its content for the trace.
+    /// Reads the watched directory and everything below it. Returns this content for the trace.
     pub(super) fn read(directory: &Path) -> Result<(Self, Vec<BaseNode>), TraceError> {
         let failed = |source| TraceError::Directory {
             path: directory.to_owned(),
@@ -176,8 +176,8 @@ impl Follower {
         path.starts_with(&self.root)
     }
 
-    /// Returns the directory entry that a path refers to, if its directory is watched. The
-    /// directory part must already be resolved.
+    /// Returns the directory entry that a path refers to, if the entry is in the watched directory.
+    /// The directory part of the path must already be resolved.
     pub(super) fn watched(&self, path: &Path) -> Option<WatchedPath> {
         let (directory, name) = (path.parent()?, path.file_name()?);
         if !self.contains(directory) {
@@ -275,7 +275,7 @@ pub(super) fn ports(tid: Tid, socket: u64) -> Option<TcpPorts> {
 }
 
 /// Reads the tables until one contains the socket. Each table is read in several parts, so a socket
-/// can be missing if other sockets are closed between two parts.
+/// can be missing if other sockets are closed between the reads of two parts.
 fn ports_from(
     socket: u64,
     mut read: impl FnMut(&'static str) -> Option<String>,

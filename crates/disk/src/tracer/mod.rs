@@ -63,7 +63,7 @@ pub enum TraceError {
     Panicked,
 }
 
-/// Returns the error for a refused operation.
+/// Returns a function that creates the error for an action that the kernel refused.
 fn refused(action: &'static str) -> impl FnOnce(io::Error) -> TraceError {
     move |source| TraceError::Kernel { action, source }
 }
@@ -89,7 +89,7 @@ pub enum FaultKind {
 }
 
 impl FaultKind {
-    /// Returns the error number, or `None` if the call succeeds partially.
+    /// Returns the error number, or `None` if the call returns no error.
     fn error(self) -> Option<i32> {
         match self {
             FaultKind::InputOutput => Some(libc::EIO),
@@ -104,7 +104,7 @@ impl FaultKind {
 pub struct DiskFault {
     /// Calls that can fail.
     pub call: FaultyCall,
-    /// Position of the first failing call among these calls, starting at 1.
+    /// Position of the first failing call among the calls that can fail, starting at 1.
     pub first: u64,
     /// Whether all later calls fail too.
     pub is_lasting: bool,
@@ -113,7 +113,7 @@ pub struct DiskFault {
 }
 
 impl DiskFault {
-    /// Returns whether the call with this number fails.
+    /// Returns whether the call at position `number` among these calls fails.
     fn applies(&self, number: u64) -> bool {
         number == self.first || self.is_lasting && number > self.first
     }

@@ -52,16 +52,16 @@ pub(super) struct Session {
     /// Inode numbers of the sockets whose ports were looked up.
     sockets: HashSet<u64>,
     running: HashMap<Tid, RunningCall>,
-    /// Thread that runs an exclusive call, if any. Meanwhile, no other call may change the watched
-    /// directory.
+    /// Thread that is running an exclusive call, if any. Until this call returns, no other call may
+    /// change the watched directory.
     exclusive: Option<Tid>,
     /// Threads that are stopped at an entry until the exclusive call has returned.
     waiting: VecDeque<Tid>,
 }
 
 impl Session {
-    /// Starts a program and follows it until it exits. Passes a file descriptor that refers to the
-    /// process to `started`.
+    /// Starts a program and follows it until it exits. Calls `started` with a file descriptor that
+    /// refers to the process.
     pub(super) fn run(
         command: Command,
         follower: Follower,
@@ -326,7 +326,7 @@ fn launch(mut command: Command) -> Result<(Tid, OwnedFd), TraceError> {
 fn install(filter: &BpfProgram) -> io::Result<()> {
     apply_filter(filter).map_err(|error| match error {
         seccompiler::Error::Prctl(error) | seccompiler::Error::Seccomp(error) => error,
-        // No other error occurs for a filter that is not empty.
+        // No other error occurs for a non-empty filter.
         _ => io::Error::from_raw_os_error(libc::EINVAL),
     })
 }

@@ -17,8 +17,8 @@ use floodmark_disk::{
     ImageReport, ImageTest, Persistence, RecoveryProbe, ServerCommand, Trace, TraceOptions, Tracer,
 };
 
-/// How many numbers a trace stores, unless the server ends early. More than 64 numbers fill more
-/// than one sector.
+/// Number of integers that the client stores during a trace, unless the server exits early. More
+/// than 64 integers fill more than one sector.
 pub const NUMBERS: u64 = 120;
 
 /// Returns the path of an example, which cargo builds before the tests.

@@ -100,7 +100,7 @@ fn fault(args: &LoadArgs) -> &'static RunFault<'static> {
 }
 
 /// Checks that every request named in a condition exists in the mix. Each item of `conditions`
-/// contains the name of the request, if any, and the text of the condition, which is a value of
+/// contains the name of the request, if any, and the text of the condition, which was passed with
 /// `flag`.
 pub fn check_groups<'a>(
     flag: &str,

@@ -77,8 +77,8 @@ pub struct SharedArgs {
 }
 
 impl SharedArgs {
-    /// Checks the flags that need no plan. Returns the manifest to print instead of sending a load,
-    /// if requested.
+    /// Checks the flags that can be checked without a plan. If requested, returns the manifest to
+    /// print instead of sending a load.
     ///
     /// # Errors
     /// A file is not writable, a process does not exist, or two flags contradict each other.
@@ -487,7 +487,7 @@ impl AgentsArgs {
         }
     }
 
-    /// Returns the manifest to print instead of sending a load, if requested.
+    /// If requested, returns the manifest to print instead of sending a load.
     pub fn printed_manifest(&self) -> Option<String> {
         let place = self.place.as_ref().filter(|_| self.dry_run)?;
         place.manifest()

@@ -32,8 +32,8 @@ const END_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval between two checks of the stop flag while the agent waits.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Maximum wake-up delay, in ns, that does not move the start: the load counts from the agreed
-/// time, and its first requests are late. A longer delay moves the start.
+/// Maximum wake-up delay, in ns, that does not move the start. Up to this delay, the load starts at
+/// the agreed time, so its first requests are late. A longer delay moves the start.
 const WAKE_UP_NS: u64 = 2_000_000;
 
 /// Number of kept responses per line.

@@ -24,7 +24,7 @@ fn measured(directory: &Path, servers: usize, path: &str, arguments: &[&str]) {
     }
 }
 
-/// Marks all runs in a directory as valid, because other load on this host can invalidate them.
+/// Marks all runs in a directory as valid, because other programs on this host can invalidate them.
 pub(crate) fn all_valid(directory: &Path) {
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path().join("record.json");

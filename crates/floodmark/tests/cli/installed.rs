@@ -1,5 +1,5 @@
-//! Tests of a program that is used outside a clone of the repository: embedded experiments,
-//! completions and manual pages.
+//! Tests of floodmark outside a clone of its repository: embedded experiments, completions and
+//! manual pages.
 
 use std::fs;
 use std::path::Path;

@@ -1,5 +1,5 @@
 //! The loads of a capacity search: their plans, their lengths, and the figures collected while they
-//! are sent.
+//! are being sent.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -19,7 +19,8 @@ use floodmark_stats::capacity::{
 use super::searches::NextTrial;
 use crate::fold::JoinedRun;
 
-/// Length of the load over a single connection, which shows the server's times without queues.
+/// Length of the load over a single connection. This load shows the server's response times without
+/// queueing.
 const IDLE: Duration = Duration::from_secs(1);
 
 /// Length of the closed-model load, which gives a first estimate of the rate that the server can
@@ -148,7 +149,7 @@ const TRIAL_SHARE: f64 = 1.0 / 40.0;
 /// Maximum judged time of each load after the search, as a share of the budget.
 const LEVEL_SHARE: f64 = 1.0 / 30.0;
 
-/// Lower bound on the maximum given by [`LEVEL_SHARE`], in seconds. It applies to small budgets.
+/// Minimum value, in seconds, of the limit that [`LEVEL_SHARE`] sets. It applies to small budgets.
 const SHORTEST_LEVEL_S: f64 = 0.5;
 
 /// Minimum response time at which a request can count as slow, as a share of the objective's limit.
@@ -190,8 +191,9 @@ impl<'a> LoadLengths<'a> {
         }
     }
 
-    /// Adds the 90th percentile of a load's response times, in microseconds. Requests above this
-    /// percentile count as slow if they also exceed the objective's limit times [`NEAR_LIMIT`].
+    /// Adds the 90th percentile of a load's response times, in microseconds. Requests that take
+    /// longer count as slow if they also take longer than [`NEAR_LIMIT`] times the objective's
+    /// limit.
     pub fn add_p90(&mut self, p90_us: Option<f64>) {
         let limit_s = self.strictest().and_then(Objective::time_limit_s);
         let near_s = limit_s.map_or(0.0, |limit_s| NEAR_LIMIT * limit_s);
@@ -199,7 +201,7 @@ impl<'a> LoadLengths<'a> {
         self.slow = slow_s.map(Duration::from_secs_f64).or(self.slow);
     }
 
-    /// Adds a trial that passed, as a list of consecutive parts.
+    /// Adds the consecutive parts of a trial that passed.
     pub fn add_passed(&mut self, parts: Vec<TrialRow>) {
         self.passed.push_back(parts);
         if self.passed.len() > LATEST_TRIALS {
@@ -222,7 +224,7 @@ impl<'a> LoadLengths<'a> {
 
     /// Returns the length of a trial. If the budget shortens the trial, also returns the judged
     /// time, in seconds, that would be needed for the required precision. `capacity_per_s` is
-    /// `None` until at least one trial has met the objectives and one has missed them.
+    /// `None` until at least one trial has met the objectives and at least one has missed them.
     pub fn trial(
         &self,
         rate_per_s: f64,
@@ -238,7 +240,8 @@ impl<'a> LoadLengths<'a> {
             };
             return (length, None);
         }
-        // Far from the capacity, the outcome does not depend on the precision of the figures.
+        // Ignore the design effect until the capacity is known. Far from the capacity, the outcome
+        // does not depend on precise figures.
         let effect = self.design_effect().filter(|_| capacity_per_s.is_some());
         let quantile = self.strictest().map_or(0.5, Objective::quantile);
         let required = trial_length(rate_per_s, quantile, effect.unwrap_or(1.0));
@@ -271,7 +274,7 @@ pub struct OpenTrial {
     judged_to_ns: u64,
     /// Whether an objective limits failures more strictly than times.
     failures_matter: bool,
-    /// CPU time of the server, and the length of the period in which it was used, in seconds.
+    /// CPU time of the server, and length of the period in which it was used, both in seconds.
     server: Option<(f64, f64)>,
 }
 

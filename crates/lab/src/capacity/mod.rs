@@ -22,7 +22,7 @@ use searches::CapacitySearches;
 pub(crate) use loads::closed_load;
 pub use run::{CapacityRun, check_budget};
 
-/// Half-width of the interval at which a search ends, as a share of the capacity.
+/// Half-width of the capacity's interval at which a search ends, as a share of the capacity.
 pub const CAPACITY_PRECISION: f64 = 0.02;
 
 /// The events of one search.
@@ -123,8 +123,8 @@ impl EarlierSearch {
         self.events.trials.last()?.design_effect
     }
 
-    /// Reads an interrupted search from its result directory. `system` and `workload` are the
-    /// server and the requests on the command line.
+    /// Reads an interrupted search from its result directory. `system` and `workload` describe the
+    /// server and the requests that the command line specifies.
     ///
     /// # Errors
     /// The directory contains no interrupted search, or the settings of the search differ.

@@ -49,8 +49,8 @@ pub fn check_budget(budget: Duration) -> Result<Duration, String> {
 /// Lowest rate to try, as a share of the throughput of the closed model.
 const LOWEST_SHARE: f64 = 0.01;
 
-/// Lowest rate to try if even a single connection misses an objective, as a share of the
-/// connection's throughput.
+/// Lowest rate to try, as a share of a single connection's throughput, if even a single connection
+/// misses an objective.
 const LOWEST_IDLE_SHARE: f64 = 0.5;
 
 /// First rate to try, as a share of the throughput of the closed model.
@@ -70,17 +70,17 @@ const LEVELS: [f64; 5] = [0.5, 0.8, 0.95, 1.0, 1.05];
 
 /// A search and its environment.
 pub struct CapacityRun<'a> {
-    /// Environment of the loads. Its plan is that of the open model.
+    /// Environment of the loads. Its plan uses the open model.
     pub attempts: Attempts<'a>,
-    /// Plan of the closed model.
+    /// Plan that uses the closed model.
     pub closed: &'a Planned,
     /// Objectives that the server must meet.
     pub objectives: &'a [Objective],
     /// Number of CPUs of this host.
     pub cpus: u32,
-    /// Number of connections of the open model; `None` for the default.
+    /// Number of connections of the open-model loads; `None` for the default.
     pub connections: Option<u32>,
-    /// Half-width of the interval at which the search ends, as a share of the capacity.
+    /// Half-width of the capacity's interval at which the search ends, as a share of the capacity.
     pub precision: f64,
     /// Maximum length of the search, excluding its warm-up; checked by [`check_budget`].
     pub budget: Duration,
@@ -95,15 +95,16 @@ struct CapacitySession<'s, 'l> {
     attempt: u32,
     /// Next free request number.
     first_number: u64,
-    /// Start of the search, moved back by the length of its earlier parts.
+    /// Start of the search. If the search was resumed, this is moved back by the time that it took
+    /// before the interruption.
     begin: Instant,
     notes: Vec<String>,
     /// Median service time over a single connection, in microseconds.
     idle_us: f64,
-    /// Measures the server's CPUs; `None` if the server is not on this host.
+    /// Measures the speed of the server's CPUs; `None` if the server is not on this host.
     cpu_speed: Option<CpuSpeedMonitor>,
     usual_cpu_speed: UsualCpuSpeed,
-    /// Share of the latest load in which the server's CPUs were slow.
+    /// Share of the latest load's time in which the server's CPUs were slow.
     slow_cpu_share: Option<f64>,
 }
 
@@ -340,7 +341,7 @@ impl CapacitySession<'_, '_> {
             std::thread::sleep(PROBE_PAUSE);
         }
         if !responded {
-            // The record keeps a run that shows what happened.
+            // Send a load that is recorded as a run, so that the record shows what happened.
             self.load(idle_load(&self.run.closed.plan))?;
             return Err(SearchStopped::Failed(None));
         }
@@ -372,8 +373,8 @@ impl CapacitySession<'_, '_> {
         }
     }
 
-    /// Sends loads at rates around the capacity, which show the times at each rate and what fails
-    /// first.
+    /// Sends loads at rates around the capacity. They show the response times at each rate, and
+    /// what fails first as the rate increases.
     fn levels(
         &mut self,
         events: &CapacityEvents,
@@ -385,7 +386,7 @@ impl CapacitySession<'_, '_> {
         };
         let levels = match result.bound {
             None => &LEVELS[..],
-            // Higher rates cannot be sent.
+            // The client cannot send at higher rates.
             Some(CapacityBound::Lower) => &LEVELS[..4],
             // The trials missed the objectives at every rate.
             Some(CapacityBound::Upper) => &[],
@@ -433,7 +434,7 @@ impl CapacitySession<'_, '_> {
         }
     }
 
-    /// Sends a load that the record contains as a run.
+    /// Sends a load that is recorded as a run.
     fn load(&mut self, plan: Plan) -> Result<Run, SearchStopped> {
         let mut run = JoinedRun::new(self.next_id(), plan.clone());
         self.send(plan, |event| run.take(event))?;

@@ -11,7 +11,7 @@ use floodmark_stats::capacity::{
     CapacityStep,
 };
 
-/// Maximum number of trials of one search.
+/// Maximum number of trials in one search.
 pub const MOST_TRIALS: usize = 200;
 
 /// Rate of the first trial after an overload, as a share of the capacity. A healthy server with a
@@ -29,9 +29,9 @@ pub struct CapacitySearches {
     recovery: RecoveryTest,
     /// The second search, if the server does not recover.
     falling: Option<CapacitySearch>,
-    /// Whether to try the server after an overload.
+    /// Whether to run trials after an overload.
     tries_overload: bool,
-    /// Smallest ratio of judged to required time among all trials.
+    /// Smallest ratio of judged time to required time among all trials.
     shortest_share: f64,
 }
 
@@ -112,8 +112,8 @@ impl CapacitySearches {
         })
     }
 
-    /// Returns the current estimate of the capacity, in requests per second, if trials have met and
-    /// missed the objectives.
+    /// Returns the current estimate of the capacity, in requests per second, if at least one trial
+    /// has met the objectives and at least one has missed them.
     pub fn estimate(&self) -> Option<CapacityEstimate> {
         match self.rising.finding() {
             CapacityFinding::Capacity(found) => Some(found),
@@ -222,7 +222,7 @@ fn falling_capacity(finding: CapacityFinding, lowest_per_s: f64) -> FallingCapac
     }
 }
 
-/// Maximum number of trials after an overload to decide whether the server recovers.
+/// Maximum number of trials after an overload that are run to decide whether the server recovers.
 const MOST_RECOVERY_TRIALS: usize = 10;
 
 /// Probability that a trial after an overload misses the objectives although the server recovers.
@@ -258,7 +258,7 @@ pub struct RecoveryTest {
 }
 
 impl RecoveryTest {
-    /// Starts the test without any trial.
+    /// Returns a test that contains no trials yet.
     pub fn new() -> Self {
         RecoveryTest {
             trials: 0,

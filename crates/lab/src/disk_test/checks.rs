@@ -281,15 +281,15 @@ impl<'a> SetItems<'a> {
         }
     }
 
-    /// Returns the traced server's violations, if any. Returns `None` if nothing was read back or
-    /// acknowledged.
+    /// Describes how the traced server violates the check. Returns `None` if there is no violation,
+    /// or if nothing was read back or acknowledged.
     pub(super) fn violation(&self) -> Option<String> {
         let sent = self.run.trace.sent(|_| true);
         if acknowledged_inserts(&self.acknowledged(&sent)) == 0 {
             return None;
         }
-        // Ignore responses after the client's timeout, because the items may have been read back
-        // before such an insert.
+        // Ignore responses that arrived after the client's timeout, because the items may have been
+        // read back before the server executed such an insert.
         let inserts = self.inserts(&sent, |requests| requests.received);
         match self.run.found.as_ref()? {
             Ok(found) => self.judge(&inserts, found.clone()),
@@ -345,7 +345,8 @@ pub(super) fn read_items(
     SetReader::new(&from, server, readback.clone(), LIMITS.timeout, stop).items(sent)
 }
 
-/// Returns an error message if items exist, but the check file's pointer finds no number in them.
+/// Returns an error message if items exist, but the check file's JSON pointer finds no number in
+/// them.
 pub(super) fn unreadable_items(readback: &Readback, run: &TracedRun) -> Option<String> {
     let found = run.found.as_ref()?.as_ref().ok()?;
     let is_unreadable = found.numbers.is_empty() && found.unreadable > 0;

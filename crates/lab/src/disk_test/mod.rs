@@ -38,7 +38,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time after SIGTERM until a traced server is killed.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
-/// Maximum time to wait until a server that does not respond has exited.
+/// Maximum time to wait for an unresponsive server to exit.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Pause between attempts to connect, and between checks for the server's exit.
@@ -47,7 +47,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Number of consecutive requests without a response after which a client stops.
 const MAX_UNANSWERED: usize = 3;
 
-/// Maximum number of failures in a row of the result.
+/// Maximum number of failures that each row of the result lists.
 const MAX_FAILURES: usize = 3;
 
 /// A disk test that could not run. A failure of the server is part of the result.
@@ -229,8 +229,8 @@ impl DiskTest<'_> {
             }
         }
         let trace = tracer.stop(STOP_GRACE)?;
-        // A server started on a disk state must not find the data of this run through an absolute
-        // path.
+        // Otherwise, a server that is started on a disk state could find the data of this run
+        // through an absolute path.
         fs::remove_dir_all(&directory)?;
         let run = TracedRun {
             trace,
@@ -295,7 +295,7 @@ impl DiskTest<'_> {
         }
     }
 
-    /// Starts the server on disk states of a trace.
+    /// Starts the server on disk states of a trace, and returns a row of the result.
     fn row(
         &self,
         fault: Option<String>,
@@ -327,8 +327,8 @@ impl DiskTest<'_> {
         }
     }
 
-    /// Starts the server on disk states of a trace. `count` returns the number of acknowledged
-    /// requests.
+    /// Starts the server on disk states of a trace, and returns a row of the result. `count`
+    /// returns the number of acknowledged requests.
     fn row_of<P: RecoveryProbe>(
         &self,
         probe: &P,

@@ -29,8 +29,8 @@ fn parts(trial: &Trial) -> Vec<(String, &ManifestPackage)> {
     if let Some(client) = &trial.client {
         parts.push((format!("client {}", client.package.name), &client.package));
     }
-    // Skip packages that require no programs and have no build, such as a user's own server. Its
-    // name may be that of a system.
+    // Skip packages that require no programs and have no build, such as a user's own server. Such a
+    // server may have the same name as a system.
     parts.retain(|(_, part)| !part.needs.is_empty() || part.build.is_some());
     parts
 }

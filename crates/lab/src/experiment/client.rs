@@ -253,7 +253,7 @@ fn read_counter(from: &ProcessPlacement, address: SocketAddr, path: &str) -> Res
 #[derive(Debug, Default)]
 struct CounterSamples {
     numbers: Vec<u64>,
-    /// Number of successful samples, including a last one that was late.
+    /// Number of successful samples, including the last one if it was late.
     count: u64,
 }
 

@@ -18,7 +18,7 @@ use super::{RunningExperiment, plan_trial};
 use crate::fold::fold_with;
 use crate::manifest::Trial;
 
-/// Default mean length of a turn.
+/// Minimum mean length of a turn, unless the load is too short for [`MIN_TURNS`] such turns.
 const MIN_TURN: Duration = Duration::from_millis(5);
 
 /// Mean length of a turn as a multiple of the 99th percentile of response time.
@@ -118,9 +118,9 @@ impl RunningExperiment<'_> {
         })
     }
 
-    /// Starts a process of each trial, and loads both processes alternately. Before this, each
-    /// trial without a complete run gets an ordinary run, which shows whether the trial's figures
-    /// are valid and how long turns must be.
+    /// Starts a process of each trial, and loads both processes alternately. Before the alternating
+    /// load, each trial without a complete run gets an ordinary run. This run shows whether the
+    /// trial's figures are valid and how long turns must be.
     ///
     /// # Errors
     /// The events cannot be read.

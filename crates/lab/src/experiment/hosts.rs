@@ -30,8 +30,8 @@ pub enum PlacementError {
     /// The request is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// The host does not support the requested placement. The trial is skipped, just like a trial
-    /// that lacks a program.
+    /// The host does not support the requested placement. The trial is skipped, like a trial for
+    /// which a program is not installed.
     #[error("{0}")]
     Unsupported(String),
 }

@@ -138,7 +138,7 @@ pub struct ExperimentRunner<'a> {
     /// Time limit of a tuning run, excluding builds; `None` without a limit. A process that would
     /// probably exceed the limit is not started.
     pub budget: Option<Duration>,
-    /// Ends the experiment early.
+    /// Stop flag that ends the experiment early.
     pub stop: &'a Stop,
 }
 
@@ -338,7 +338,7 @@ impl RunningExperiment<'_> {
         }
     }
 
-    /// Records a skip. A skip does not count as a failure.
+    /// Records that something was skipped, which does not count as a failure.
     fn skip(&mut self, what: String) {
         self.record_skip(what, false);
     }
@@ -354,7 +354,7 @@ impl RunningExperiment<'_> {
         self.record_skip(what, true);
     }
 
-    /// Records a failure and skips the rest of its trial.
+    /// Records a failure and skips the rest of the trial.
     fn fail_trial(&mut self, trial: &Trial, what: String) {
         self.leave_out(trial);
         self.fail(what);
@@ -390,7 +390,8 @@ impl RunningExperiment<'_> {
     }
 }
 
-/// Returns the default value of {threads}: the number of the server's own CPUs, or half the CPUs.
+/// Returns the default value of {threads}: the number of the server's own CPUs, or half the CPUs if
+/// the server has no dedicated CPUs.
 #[must_use]
 pub fn default_threads(hosts: &TrialHosts) -> u32 {
     match &hosts.server.cpus {

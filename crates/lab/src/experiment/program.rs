@@ -336,8 +336,8 @@ pub fn wait(
 
 /// Finds a free port that the kernel does not assign to outgoing connections, so that a program can
 /// listen on it again after a restart. Otherwise, a client that connects to the port of a stopped
-/// server could be assigned that port as its source port, and so connect to itself. Falls back to
-/// any free port.
+/// server could be assigned that port as its source port, and would then connect to itself. Falls
+/// back to any free port.
 pub fn restartable_address(host: Ipv4Addr) -> Result<SocketAddr, String> {
     let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
     let lowest = range.split_whitespace().next();
@@ -355,7 +355,8 @@ pub fn restartable_address(host: Ipv4Addr) -> Result<SocketAddr, String> {
 /// Finds a free port on a host, or checks that the given port is free.
 pub fn free_address(host: Ipv4Addr, port: Option<u16>) -> Result<SocketAddr, String> {
     let address = SocketAddr::from((host, port.unwrap_or(0)));
-    // Binding without accepting leaves no TIME_WAIT, so the port is free again immediately.
+    // Binding a port without accepting a connection leaves no socket in TIME_WAIT, so the port is
+    // free again immediately.
     TcpListener::bind(address)
         .and_then(|listener| listener.local_addr())
         .map_err(|error| match error.kind() {

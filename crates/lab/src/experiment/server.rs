@@ -219,7 +219,7 @@ pub struct StoreInstance {
 }
 
 impl StoreInstance {
-    /// Restarts a store that has ended, with the same data and address. Waits until the store
+    /// Restarts a store that has exited, with the same data and address. Waits until the store
     /// accepts connections.
     pub fn restart(
         &mut self,
@@ -228,7 +228,8 @@ impl StoreInstance {
         paths: ProgramPaths<'_>,
         stop: &Stop,
     ) -> Result<(), StepError> {
-        // Drop the ended process first, because this also removes its run directory if it is empty.
+        // Drop the old process before the new one starts. Dropping it also removes the run
+        // directory if the directory is empty, and the new process uses the same directory.
         self.program = None;
         let spec = store_spec(store, hosts, self.address, self.filler.clone());
         let program = self.program.insert(spec.restart(paths)?);
@@ -244,7 +245,7 @@ impl StoreInstance {
         self.program.as_ref().map(RunningProgram::pid)
     }
 
-    /// Returns what to monitor of the store.
+    /// Returns the information that is needed to monitor the store.
     pub fn watched(&self, behind: &TrialStore) -> MonitoredStore {
         MonitoredStore {
             name: behind.name().to_owned(),

@@ -48,7 +48,7 @@ impl TrialSchedule {
         let about = &experiment.description;
         let is_unscheduled = about.crash.is_some() || about.gate.is_some();
         let processes = if is_unscheduled { 0 } else { about.processes };
-        // A search has one entry, which starts with its first load.
+        // A search has one entry, which counts as started when its first load starts.
         let budget = experiment.capacity.as_ref().map(|search| search.budget);
         let rounds = 1..=processes;
         let entries = rounds.flat_map(|process| {

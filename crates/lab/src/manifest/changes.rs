@@ -104,7 +104,7 @@ impl Experiment {
         Ok(self)
     }
 
-    /// Applies the number of crash rounds, and refuses changes that crash rounds conflict with.
+    /// Applies the number of crash rounds, and rejects changes that conflict with crash rounds.
     fn change_rounds(&mut self, changes: &Changes) -> Result<(), String> {
         let Some(crash) = &mut self.description.crash else {
             return match changes.rounds {
@@ -126,7 +126,7 @@ impl Experiment {
         refuse(&conflicting, rounds)
     }
 
-    /// Applies the time limit, and refuses changes that conflict with a gate.
+    /// Applies the time limit, and rejects changes that conflict with a gate.
     fn change_budget(&mut self, changes: &Changes) -> Result<(), String> {
         if self.description.gate.is_some() {
             let conflicting = [

@@ -94,7 +94,7 @@ struct Commands {
     /// {url}, or {host}, {port} and {path}, stand for the target. {connections}, {threads} and
     /// {seconds} stand for the load.
     duration: Option<Located<CommandWords>>,
-    /// Command that sends a fixed number of requests. {requests} stands for the number.
+    /// Command that sends a fixed number of requests. {requests} stands for this number.
     requests: Option<Located<CommandWords>>,
 }
 

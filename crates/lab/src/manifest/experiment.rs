@@ -34,7 +34,7 @@ pub(super) struct ExperimentManifest {
     /// Load for all trials. The keys are the flags of floodmark load. Trials can override settings.
     #[serde(default)]
     load: LoadSpec,
-    /// Where client and server run, and how often each server is started.
+    /// Where the client and the server run, and how often each server is started.
     place: Option<ExperimentPlace>,
     /// Servers to load. Each trial names a system, or a command that starts your own server.
     trial: Vec<Located<TrialSection>>,
@@ -261,7 +261,7 @@ pub(super) fn names(trials: &[Trial]) -> Vec<String> {
     trials.iter().map(|trial| trial.name.clone()).collect()
 }
 
-/// Checks that the part of each name that `part` selects is in `known`.
+/// Selects a part of each name with `part`, and checks that this part is in `known`.
 fn checked_names(
     file: &TomlFile,
     names: Option<Located<Vec<String>>>,

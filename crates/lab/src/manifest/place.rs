@@ -18,13 +18,14 @@ use super::system::TrialStore;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ExperimentPlace {
-    /// `shared`: client and server run on this host and share all CPUs, unless `cpus` is set.
-    /// `separate`: client and server each have a network namespace and half of the CPUs, unless
-    /// `cpus` is set. A pair of virtual interfaces joins the namespaces. Default: shared.
+    /// `shared`: the client and the server run on this host and share all CPUs, unless `cpus` is
+    /// set. `separate`: the client and the server each have a network namespace and half of the
+    /// CPUs, unless `cpus` is set. A pair of virtual interfaces joins the namespaces. Default:
+    /// shared.
     pub hosts: Option<HostLayout>,
-    /// CPUs for client and server, such as { client = "0", server = "1,3-4" }. Default: all CPUs
-    /// that floodmark may use. A client with its own CPUs has one thread per CPU, unless `threads`
-    /// is set.
+    /// CPUs for the client and the server, such as { client = "0", server = "1,3-4" }. Default: all
+    /// CPUs that floodmark may use. A client with its own CPUs has one thread per CPU, unless
+    /// `threads` is set.
     pub cpus: Option<CpusSection>,
     /// Kernel settings for each network namespace, such as { client = { "net.ipv4.tcp_tw_reuse" = 0
     /// } }. Requires hosts = "separate". Default: the kernel's defaults. The host's own settings do
@@ -42,13 +43,14 @@ pub(super) struct ExperimentPlace {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TrialPlace {
-    /// `shared`: client and server run on this host and share all CPUs, unless `cpus` is set.
-    /// `separate`: client and server each have a network namespace and half of the CPUs, unless
-    /// `cpus` is set. A pair of virtual interfaces joins the namespaces. Default: shared.
+    /// `shared`: the client and the server run on this host and share all CPUs, unless `cpus` is
+    /// set. `separate`: the client and the server each have a network namespace and half of the
+    /// CPUs, unless `cpus` is set. A pair of virtual interfaces joins the namespaces. Default:
+    /// shared.
     pub hosts: Option<HostLayout>,
-    /// CPUs for client and server, such as { client = "0", server = "1,3-4" }. Default: all CPUs
-    /// that floodmark may use. A client with its own CPUs has one thread per CPU, unless `threads`
-    /// is set.
+    /// CPUs for the client and the server, such as { client = "0", server = "1,3-4" }. Default: all
+    /// CPUs that floodmark may use. A client with its own CPUs has one thread per CPU, unless
+    /// `threads` is set.
     pub cpus: Option<CpusSection>,
     /// Kernel settings for each network namespace, such as { client = { "net.ipv4.tcp_tw_reuse" = 0
     /// } }. Requires hosts = "separate". Default: the kernel's defaults. The host's own settings do
@@ -82,7 +84,7 @@ pub(super) struct CpusSection {
 /// Placement of a trial.
 #[derive(Debug, Clone, Default)]
 pub struct TrialPlacement {
-    /// Whether client and server have separate network namespaces.
+    /// Whether the client and the server have separate network namespaces.
     pub separate: bool,
     /// Placement of the client.
     pub client: PlacementSpec,
@@ -90,7 +92,7 @@ pub struct TrialPlacement {
     pub server: PlacementSpec,
     /// Agents that divide the load; `None` if one process on this host sends it.
     pub agents: Option<AgentsPlace>,
-    /// Added one-way latency between client and server; `None` without a proxy.
+    /// Added one-way latency between the client and the server; `None` without a proxy.
     pub delay: Option<Duration>,
     /// The store behind the server.
     pub store: Option<TrialStore>,
@@ -156,8 +158,8 @@ fn parse_cpus(
     text.as_ref().map(parse).transpose()
 }
 
-/// Checks and returns the kernel settings for one network. The names of the settings are paths
-/// under `/proc/sys/net`.
+/// Checks and returns the kernel settings for one network namespace. The names of the settings are
+/// paths under `/proc/sys/net`.
 fn settings(
     file: &TomlFile,
     section: &LocatedMap<ScalarText>,

@@ -93,7 +93,7 @@ pub struct Knob {
 }
 
 impl Knob {
-    /// Returns the lowest and the highest allowed number, as far as they are given.
+    /// Returns the lowest and the highest allowed number; `None` for a limit that is not given.
     pub(super) fn limits(&self) -> (Option<u64>, Option<u64>) {
         let of = |count: &Option<Count<0, MAX_COUNT>>| count.as_ref().map(|n| n.0);
         (of(&self.low), of(&self.high))

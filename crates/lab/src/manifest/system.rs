@@ -214,8 +214,8 @@ pub(super) struct StoreSection {
     pub url: Option<Located<String>>,
     /// Knobs of the store, such as { heap = "512m" }.
     pub setting: Option<Located<LocatedMap<ScalarText>>>,
-    /// Round-trip time that floodmark's proxy adds between server and store. With 0s, the proxy
-    /// adds no delay and serves as a baseline. Default: no proxy.
+    /// Round-trip time that floodmark's proxy adds between the server and the store. With 0s, the
+    /// proxy adds no delay and serves as a baseline. Default: no proxy.
     pub delay: Option<Delay>,
 }
 

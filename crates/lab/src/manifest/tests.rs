@@ -97,7 +97,7 @@ fn reads_an_experiment() {
         }
     );
     assert_eq!(one.load.length(), Some(Duration::from_secs(2)));
-    // A number of requests replaces the experiment's duration.
+    // A fixed number of requests replaces the experiment's duration.
     assert_eq!(
         mine.load,
         LoadSpec {

@@ -52,8 +52,8 @@ pub(super) struct TrialSection {
     load: Option<LoadSpec>,
     /// Settings that override the experiment's place.
     place: Option<TrialPlace>,
-    /// One-way latency that floodmark's proxy adds between client and server. With 0s, the proxy
-    /// adds no delay and serves as a baseline. Default: no proxy.
+    /// One-way latency that floodmark's proxy adds between the client and the server. With 0s, the
+    /// proxy adds no delay and serves as a baseline. Default: no proxy.
     delay: Option<Delay>,
     /// Command that starts your own server instead of a system. It runs in the experiment's
     /// directory without a shell. {host} and {port} stand for the address and port to listen on.
@@ -94,7 +94,7 @@ pub struct Trial {
     pub setting: BTreeMap<String, String>,
     /// The load.
     pub load: LoadSpec,
-    /// Placement of client, server and store.
+    /// Placement of the client, the server and the store.
     pub at: TrialPlacement,
     /// The external client; `None` if floodmark sends the load.
     pub client: Option<Arc<Client>>,
@@ -147,7 +147,7 @@ impl Trial {
     }
 }
 
-/// State that is kept while an experiment's trials are read.
+/// State that is kept while an experiment's trials are being read.
 pub(super) struct TrialReader<'a> {
     pub file: &'a TomlFile,
     pub load: LoadSpec,

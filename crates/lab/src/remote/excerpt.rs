@@ -10,7 +10,8 @@ use super::file::ObserverFile;
 use super::series;
 use super::series::{JoinedSeries, SeriesPiece, increase, join};
 
-/// Maximum unobserved time at the end of an attempt, in ms. The last steps may be incomplete.
+/// Maximum unobserved time, in ms, at the end of an attempt that still counts as completely
+/// observed. The last steps may be incomplete.
 pub const END_SLACK_MS: f64 = 100.0;
 
 /// Maximum number of values in a series. Local series have the same limit.
@@ -131,8 +132,8 @@ impl<'a> Excerpt<'a> {
             .collect()
     }
 
-    /// Returns the server's processes and threads during the measurement, or `None` if part of it
-    /// was not observed.
+    /// Returns the server's processes and threads during the measurement, or `None` if part of the
+    /// measurement was not observed.
     pub fn server(&self) -> Option<ServerSeen> {
         let from_ms = self.measured_from_ms? as f64;
         let end_ms = self.end_ms;

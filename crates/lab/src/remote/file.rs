@@ -41,7 +41,8 @@ pub struct ObserverFile {
     pub lines: usize,
     /// The first line.
     pub opened: ObserverOpened,
-    /// Series groups by number. Each group has the expected start of its next values, in ms.
+    /// Series groups by number. Each entry also contains the expected start of the group's next
+    /// values, in ms.
     groups: BTreeMap<u32, (SeriesGroup, Option<u64>)>,
     /// The latest seconds.
     pub seconds: VecDeque<ObservedSecond>,

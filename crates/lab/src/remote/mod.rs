@@ -126,9 +126,9 @@ mod tests;
 /// Maximum rounding error of a series' start, which is rounded to milliseconds.
 const ROUNDING_MS: f64 = 0.5;
 
-/// Maximum difference, in ns, between two readings of one host's offset (wall clock minus monotonic
-/// clock). If the difference is larger, one of the clocks is in a time namespace, or the hosts are
-/// copies of one virtual machine image.
+/// Maximum difference, in ns, between the offsets (wall clock minus monotonic clock) in two
+/// readings from the same host. If the difference is larger, one of the clocks is in a time
+/// namespace, or the hosts are copies of one virtual machine image.
 const SAME_HOST_NS: u128 = 100_000_000;
 
 /// Returns the offset between the clocks of the series. A `remote` time plus the offset is a

@@ -1,5 +1,5 @@
 //! Joins remote series whose values are spread over several lines. The joined series use the run's
-//! clock. Also sums the CPU time of the server's threads over a measurement.
+//! clock. Also sums the CPU time that the server's threads used during a measurement.
 
 use std::collections::BTreeMap;
 

@@ -81,7 +81,7 @@ pub(super) fn fire_when_due() -> io::Result<()> {
 /// retry costs one system call.
 const AGAIN_NS: Ns = 1_000_000;
 
-/// Slots whose connect waits for space in the accept queue of a unix socket, longest wait first.
+/// Slots whose connect is waiting for space in a unix socket's accept queue, longest wait first.
 ///
 /// If the accept queue of a TCP socket is full, the kernel itself retries the connect. For a
 /// non-blocking unix socket, the kernel returns EAGAIN and never reports that the queue has space
@@ -102,7 +102,8 @@ impl FullQueue {
         self.waiting.push_back((slot, generation));
     }
 
-    /// Returns the time at which a wait must end: `until`, or the next retry if it is earlier.
+    /// Returns the time at which a wait must end: `until`, or the time of the next retry if that is
+    /// earlier.
     pub fn wake(&self, until: Ns) -> Ns {
         if self.waiting.is_empty() {
             until

@@ -22,14 +22,16 @@ use crate::kept_responses::{MAX_KEPT, NotOkBodies, body_in};
 /// at once, as a client must after `Connection: close` (RFC 9112, section 9.6).
 const CLOSE_GRACE: Ns = 200_000_000;
 
-/// Minimum age, in ns, at which an unfinished TLS handshake counts as failed when the run ends.
+/// A TLS handshake that is unfinished at the end of the run counts as failed if it is at least this
+/// old, in ns.
 const LONG_HANDSHAKE: Ns = 1_000_000_000;
 
 impl Core {
     pub(super) fn received(&mut self, slot: Slot, data: &[u8], at: Option<Ns>, now: Ns) {
         let connection = &mut self.connections[slot as usize];
         let group = connection.moments.pick.group;
-        // If the timestamp is outside `sent..=now`, the wall clock was changed. Use `now` instead.
+        // If the timestamp is outside `sent..=now`, the wall clock has been changed. Use `now`
+        // instead.
         let sent = connection.moments.sent;
         let at = at.filter(|at| (sent..=now).contains(at)).unwrap_or(now);
         self.recorder.received(group, data.len());

@@ -1,5 +1,5 @@
-//! The load engine without I/O: a state machine between schedule, `wire` and backend. It turns
-//! completions into actions, and receives the current time as an argument.
+//! The load engine without I/O: a state machine between the schedule, `wire` and the backend. It
+//! turns completions into actions, and receives the current time as an argument.
 //!
 //! ```text
 //! arrivals ──► starting ──► opening ──► (backend) ──► ending ──► starting …

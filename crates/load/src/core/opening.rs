@@ -1,5 +1,5 @@
-//! Opens connections: for a request, before a request needs them, or to hold them open (`--hold`).
-//! Handles connect failures.
+//! Opens connections when a request needs one, in advance, or to hold them open (`--hold`). Handles
+//! connect failures.
 
 use floodmark_record::events::HeldConnections;
 use floodmark_record::plan::{CloseFirst, Plan};
@@ -301,7 +301,7 @@ impl Ahead {
 }
 
 impl Core {
-    /// Starts to open kept connections before the clock starts, so that no figure includes their
+    /// Starts opening kept connections before the clock starts, so that no figure includes their
     /// setup. Each connection is attempted only once.
     ///
     /// Opens all connections in the closed model and with `--hold`. Otherwise, opens only the
@@ -400,27 +400,27 @@ impl Core {
     }
 }
 
-/// Maximum number of connections opened per second over all threads.
-/// Even a single-threaded server can accept connections faster.
+/// Maximum number of connections opened per second across all threads.
+/// Even a single-threaded server can accept connections faster than this.
 const PER_S: u64 = 10_000;
 
-/// Maximum burst of connections after a pause, over all threads.
+/// Maximum burst of connections after a pause, across all threads.
 /// This number is less than 128, the length of the shortest common accept queue.
 const AT_ONCE: u64 = 100;
 
-/// Maximum number of concurrent handshakes over all threads.
+/// Maximum number of concurrent handshakes across all threads.
 /// This also limits how many handshakes are retried together if the accept queue is full.
 const UNDER_WAY: u64 = 500;
 
-/// Minimum number of connections opened per second over all threads, regardless of drops.
+/// Minimum number of connections opened per second across all threads, regardless of drops.
 const LEAST_PER_S: u64 = 100;
 
-/// Duration in ns from which a handshake is considered dropped. Linux retries a dropped handshake
-/// after 1 s (RFC 6298, section 2).
+/// A handshake that takes at least this long, in ns, is considered to have been dropped. Linux
+/// retries a dropped handshake after 1 s (RFC 6298, section 2).
 const DROPPED_NS: Ns = 900_000_000;
 
-/// The first and the longest pause in ns after a failed connection. Each pause is twice as long as
-/// the previous one, up to the longest.
+/// The first and the longest pause, in ns, after a failed connection attempt. Each pause is twice
+/// as long as the previous one, up to the longest.
 const RESTS: (Ns, Ns) = (10_000_000, NS_PER_S);
 
 /// Limits one thread to its share of the total pace at which connections are opened (leaky bucket).

@@ -30,7 +30,7 @@ use crate::failure::TlsFailure;
 pub use self::config::{Tls, TlsError};
 
 /// Initial capacity in bytes for received data: one read from the inner backend, and the partial
-/// record left from the previous read.
+/// record left over from the previous read.
 const RECEIVED: usize = 96 * 1024;
 
 /// A backend whose connections are protected by TLS.
@@ -58,8 +58,8 @@ pub struct Secured<B> {
     /// Timestamp of the last received bytes.
     stamped: Option<Ns>,
     usage: TlsUse,
-    /// Connections on which the server has sent close_notify, in two lists: before the last wait,
-    /// and since then.
+    /// Connections on which the server sent close_notify before the last wait, and those on which
+    /// it has done so since then.
     leaving: (Vec<Slot>, Vec<Slot>),
 }
 
@@ -194,9 +194,9 @@ impl<B: IoBackend> Secured<B> {
     }
 
     /// Replies to a server's close_notify if the connection is still open one iteration later.
-    /// Such a server may be waiting for the reply. Most servers close immediately. A reply would
-    /// then reach a closed socket, and the resulting reset would keep the server's side from
-    /// entering TIME_WAIT.
+    /// A server that keeps it open may be waiting for the reply. Most servers close immediately. A
+    /// reply would then reach a closed socket, and the resulting reset would keep the server's side
+    /// from entering TIME_WAIT.
     fn close_leaving(&mut self) {
         let (due, recent) = &mut self.leaving;
         std::mem::swap(due, recent);

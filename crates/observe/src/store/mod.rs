@@ -100,7 +100,7 @@ impl StoreMonitor {
         }))
     }
 
-    /// Takes the last sample and stops. Does not wait for a slow response.
+    /// Takes the last sample and stops. Aborts the query if the response is slow.
     pub(crate) fn stop(self) -> StoreSamples {
         drop(self.stop_sender);
         match self.results.recv_timeout(GRACE) {

@@ -28,8 +28,9 @@ const MAINTENANCE: &str = "postgres";
 const MAX_EVENTS: usize = 32;
 
 /// Query that returns one row per figure: kind, name, value. Sessions of other users are `hidden`
-/// unless the user may read all statistics. The query does not read `pg_locks`, which would block
-/// other sessions. `pg_locks` is not needed, because a session waits for at most one lock.
+/// unless the user may read all statistics. The query does not read `pg_locks`, because reading
+/// this view would block other sessions. The view is not needed, because a session waits for at
+/// most one lock.
 const QUERY: &str = "\
 WITH sessions AS (
   SELECT coalesce(state, 'hidden') AS state, wait_event_type AS type, wait_event_type || ':' || wait_event AS event

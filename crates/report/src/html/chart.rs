@@ -17,10 +17,11 @@ const WIDTH: f64 = 880.0;
 
 const HEIGHT: f64 = 500.0;
 
-/// Edges of the plot area.
+/// Left edge of the plot area.
 const LEFT: f64 = 112.0;
 
-/// Right edge of the plot area. The space beyond it holds half of the last label below the x axis.
+/// Right edge of the plot area. The space to its right has room for half of the last label below
+/// the x axis.
 const RIGHT: f64 = WIDTH - 60.0;
 
 const TOP: f64 = 20.0;
@@ -264,7 +265,8 @@ const CHARACTER: f64 = 12.0;
 /// Line height of a label, in drawing units.
 const LINE: f64 = 30.0;
 
-/// Number of equal steps per segment of a curve when checking whether the curve crosses a label.
+/// Number of equal steps into which each segment of a curve is divided to check whether the curve
+/// crosses a label.
 const STEPS: u32 = 8;
 
 /// Position of a horizontal line's label.

@@ -162,8 +162,9 @@ fn failure(record: &Record, result: &CapacityResult) -> Vec<TextLine> {
     let misses = trials
         .filter(|trial| trial.outcome == TrialOutcome::Miss && trial.start == TrialStart::Idle);
     let nearest = |trial: &&CapacityTrial| (trial.rate_per_s / (1.05 * per_s)).ln().abs();
-    // Prefer trials at or above the lower end of the interval, because a single trial may miss
-    // below it. If the capacity fell during the search, consider all trials equally.
+    // Prefer trials at or above the lower end of the interval, because a single trial may miss an
+    // objective by chance at a lower rate. If the capacity fell during the search, consider all
+    // trials equally.
     let lowest = match result.finding {
         CapacityKind::NotStationary => 0.0,
         _ => result.low.unwrap_or(per_s),
@@ -614,11 +615,12 @@ fn remarks(record: &Record) -> Vec<TextLine> {
 /// Minimum range of rates in the charts, as shares of the capacity.
 const SHOWN: (f64, f64) = (0.7, 1.3);
 
-/// Number of points of the pass curve.
+/// Number of points of the pass curve, which shows, for each rate, the expected share of trials
+/// that meet the objectives.
 const POINTS: u32 = 120;
 
-/// Returns a chart of the pass curve with the trials that started idle, and a chart of response
-/// times by rate. Without an estimate, returns no charts.
+/// Returns a chart of the pass curve with the trials that started with an idle server, and a chart
+/// of response times by rate. Without an estimate, returns no charts.
 pub(crate) fn charts(record: &Record, result: &CapacityResult) -> Vec<Chart> {
     let (Some(per_s), Some(scatter)) = (result.rate_per_s, result.scatter) else {
         return Vec::new();

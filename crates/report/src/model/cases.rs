@@ -94,8 +94,8 @@ pub(crate) struct CaseSuite {
     pub(crate) cases: Vec<ConditionCase>,
 }
 
-/// Returns the fault of a run, if any: [`CaseOutcome::Error`] or [`CaseOutcome::Failed`], and a
-/// one-line reason.
+/// A function that returns the fault of a run, if any: [`CaseOutcome::Error`] or
+/// [`CaseOutcome::Failed`], and a one-line reason.
 pub type RunFault<'a> = dyn Fn(&Run) -> Option<(CaseOutcome, String)> + 'a;
 
 /// Returns the measurements of a record and the conditions that they must meet.
@@ -345,8 +345,8 @@ fn check(run: &Run, check: &CheckResult, expects_violation: bool) -> ConditionCa
     }
 }
 
-/// Returns the case for the expectation that a check is violated. Returns `None` without checks, or
-/// if `--only` may have excluded the trial whose check is violated.
+/// Returns the case for the expectation that a check is violated. Returns `None` if there are no
+/// checks, or if `--only` may have excluded the trial whose check is violated.
 fn expected_violation(record: &Record) -> Option<ConditionCase> {
     let arguments = &record.tool.command;
     let is_partial = arguments.iter().any(|word| word.starts_with("--only"));

@@ -1,6 +1,6 @@
 //! Comparisons of systems: one row per metric, then notes, which name the metrics that they apply
-//! to; the steps of a ladder, each compared with the previous step; and published claims with the
-//! measured figures. Ratios are described in plain language, without statistical terms.
+//! to. Also the steps of a ladder, each compared with the previous step, and published claims with
+//! the measured figures. Ratios are described in plain language, without statistical terms.
 
 use floodmark_record::Record;
 use floodmark_record::comparison::{

@@ -279,8 +279,8 @@ pub(crate) fn number_cell(
     listed(name, head, value, optional(value, show))
 }
 
-/// Returns a listed cell with a statistic of `times` in microseconds. A percentile among timed-out
-/// requests is emphasized.
+/// Returns a listed cell with a statistic of `times` in microseconds. A percentile that falls among
+/// timed-out requests is emphasized.
 pub(crate) fn time_cell(
     name: &'static str,
     head: &str,

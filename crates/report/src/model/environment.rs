@@ -1,4 +1,4 @@
-//! The host, the placement of client and server, and the floodmark version of a record.
+//! The host, the placement of the client and the server, and the floodmark version of a record.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use floodmark_record::units::{show_bytes, show_count};
 use super::document::{TextLine, gathered, line};
 use super::figures::{count_of, duration, joined, settings};
 
-/// Returns the lines about host, placements and versions.
+/// Returns the lines about the host, the placements and the versions.
 pub(crate) fn lines(record: &Record) -> Vec<TextLine> {
     let host = &record.environment;
     let model = host.cpu_model.as_ref().map(|model| format!(", {model}"));

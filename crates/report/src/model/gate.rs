@@ -94,7 +94,7 @@ fn turns(gate: &GateResult) -> Option<String> {
     ))
 }
 
-/// Describes the latest pair, and the ratio and interval over all pairs.
+/// Describes the latest pair, and the ratio and its interval across all pairs.
 #[must_use]
 pub fn gate_pair(gate: &GateResult) -> Option<String> {
     let pair = gate.pairs.last()?;

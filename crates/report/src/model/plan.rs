@@ -60,7 +60,8 @@ pub fn describe(plan: &Plan, attempts: usize) -> String {
     parts.join(", ")
 }
 
-/// Describes the target addresses. Returns `None` for a single IP address: the URL is enough.
+/// Describes the target addresses. Returns `None` for a single IP address, because the URL is
+/// enough.
 fn addresses(plan: &Plan) -> Option<String> {
     match (&plan.target.address, plan.target.addresses().count()) {
         (unix @ Address::Unix(_), _) => Some(format!("through {unix}")),
@@ -187,7 +188,8 @@ fn quoted(word: &str) -> String {
 }
 
 /// Hides the value of a header that may be a credential, however the header is passed. Bodies and
-/// URLs are not changed, because they contain `{`, `"` or `/` before the first colon.
+/// URLs are not changed: the text before their first colon contains `{`, `"` or `/`, or is a scheme
+/// such as `http`.
 fn redact(argument: &str) -> String {
     match argument.split_once(':') {
         Some((name, _)) if is_secret(name) && !name.contains(['{', '"', '/']) => {

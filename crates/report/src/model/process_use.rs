@@ -1,5 +1,5 @@
-//! CPU and memory use of client, agents, server and store, and the figures that external clients
-//! report.
+//! CPU and memory use of the client, the agents, the server and the store, and the figures that
+//! external clients report.
 
 use floodmark_record::client::ExternalRun;
 use floodmark_record::events::ThreadUsage;
@@ -113,7 +113,7 @@ fn processes(used: &Server) -> String {
     format!("{}{which}, peak memory {memory}", glue(&seen.name))
 }
 
-/// For each role, returns the range of the CPU time per request over several attempts.
+/// For each role, returns the range of the CPU time per request across several attempts.
 pub(crate) fn ranges(runs: &[Run]) -> Vec<TextLine> {
     type Cpu = fn(&Run) -> Option<f64>;
     let roles: [(&str, Cpu); 3] = [
@@ -179,7 +179,8 @@ pub(crate) fn external_client(run: &Run) -> Vec<TextLine> {
     lines
 }
 
-/// Maximum number of agents that the summary lists. More agents are described in one line.
+/// Maximum number of agents that the summary lists. If there are more, one line describes all of
+/// them.
 const MAX_SHOWN: usize = 8;
 
 /// Maximum number of agents in a table that the page shows expanded.

@@ -22,8 +22,8 @@ use super::figures::{
 };
 use super::outcomes;
 
-/// Returns whether two runs are attempts at the same load: they belong to one trial, or their plans
-/// differ only in the seed.
+/// Returns whether two runs are attempts with the same load: they belong to one trial, or their
+/// plans differ only in the seed.
 pub(crate) fn same_load(a: &Run, b: &Run) -> bool {
     if a.trial.is_some() || b.trial.is_some() {
         return a.trial == b.trial;

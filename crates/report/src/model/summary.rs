@@ -1,4 +1,4 @@
-//! The summary of a record: full details of each run, or one table for attempts at the same load.
+//! The summary of a record: full details of each run, or one table for attempts with the same load.
 
 use floodmark_record::comparison::Threshold;
 use floodmark_record::reason::joined;
@@ -84,7 +84,7 @@ pub(crate) fn threshold(threshold: &Threshold) -> TextLine {
     TextLine::new("fail-if", [condition, result, plain(&threshold.figure)])
 }
 
-/// Adds the attempts at one load, with the `overall` figures and the `next` step.
+/// Adds the attempts with the same load, the `overall` figures and the `next` step.
 fn add_attempts(blocks: &mut Blocks, runs: &[Run], overall: Option<&Overall>, next: Option<&str>) {
     let names = names(runs);
     let named = || runs.iter().zip(&names);

@@ -280,7 +280,7 @@ const PADDING: f64 = 0.1;
 /// look like a change.
 const LEAST_RANGE: f64 = 0.1;
 
-/// Maximum ratio of the largest to the smallest value for a linear axis.
+/// Maximum ratio of the largest to the smallest value for which the y axis is linear.
 const WIDE: f64 = 20.0;
 
 /// Returns the chart, or `None` for fewer than two figures.

@@ -472,7 +472,7 @@ pub(crate) fn charts(record: &Record) -> Vec<Chart> {
         .collect()
 }
 
-/// Returns the figure by step.
+/// Returns a chart of the figure by step.
 fn path(tuning: &Tuning, figure: &str) -> Option<Chart> {
     let steps = (1..).zip(&tuning.steps);
     let points = steps.filter_map(|(number, step)| Some((f64::from(number), step.figure_per_s?)));

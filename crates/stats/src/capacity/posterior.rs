@@ -34,10 +34,11 @@ const SCATTERS: [(f64, f64); 10] = [
     (0.12, 0.02),
 ];
 
-/// Probability of an outcome that contradicts a rate far from the capacity.
+/// Probability of the unexpected outcome at a rate far from the capacity: the lapse rate.
 const LAPSE: f64 = 0.01;
 
-/// Probabilities that a disturbance makes a trial miss whose rate is below the capacity.
+/// Possible values of the probability that a disturbance makes a trial miss its objectives although
+/// its rate is below the capacity.
 const DISTURBED_MISSES: [f64; 3] = [0.05, 0.5, 0.9];
 
 /// Distance between rate and capacity, in grid steps, beyond which the outcome is certain except
@@ -80,12 +81,12 @@ pub(super) fn rate_at(position: f64) -> f64 {
 pub(super) struct TrialEvidence {
     /// Whether the objectives were met.
     pub(super) is_pass: bool,
-    /// Whether a disturbance of the host may have made the trial miss.
+    /// Whether a disturbance of the host may have made the trial miss its objectives.
     pub(super) is_disturbed: bool,
 }
 
 /// Joint posterior of capacity, scatter and, after a disturbed trial, the share of disturbed trials
-/// that miss. The prior of the capacity is uniform.
+/// that miss their objectives. The prior of the capacity is uniform.
 #[derive(Debug, Clone)]
 pub(super) struct Posterior {
     /// Position of the lowest capacity.
@@ -254,7 +255,8 @@ impl Posterior {
     }
 }
 
-/// Returns the share of disturbed trials that miss and the pass probabilities of each row.
+/// Returns, for each row, the share of disturbed trials that miss their objectives, and the pass
+/// probabilities.
 fn likelihoods() -> impl Iterator<Item = (f64, &'static Vec<f64>)> {
     let of_scatters = |misses| PASS.iter().map(move |pass| (misses, pass));
     DISTURBED_MISSES.into_iter().flat_map(of_scatters)
@@ -385,12 +387,12 @@ impl Models {
         self.trials += 1;
     }
 
-    /// Returns the posterior, under hysteresis, of the capacity for a load that rises from idle.
+    /// Returns the posterior of the capacity for a load that rises from idle, assuming hysteresis.
     pub(super) fn rising(&self) -> Posterior {
         self.rising.with_scatter_of(&self.falling)
     }
 
-    /// Returns the posterior, under hysteresis, of the capacity after an overload.
+    /// Returns the posterior of the capacity after an overload, assuming hysteresis.
     pub(super) fn falling(&self) -> Posterior {
         self.falling.with_scatter_of(&self.rising)
     }
@@ -427,7 +429,8 @@ impl Models {
         }
     }
 
-    /// Returns the grid positions of the capacity at the first and at the last trial, under drift.
+    /// Returns the grid positions of the capacity at the first and at the last trial, assuming
+    /// drift.
     pub(super) fn first_and_last(&self) -> (f64, f64) {
         let by_evidence = self.drifts.iter().zip(DRIFTS);
         let best = by_evidence.max_by(|a, b| a.0.log_evidence.total_cmp(&b.0.log_evidence));

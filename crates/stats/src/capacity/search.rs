@@ -22,7 +22,7 @@ const LARGEST_RISE: f64 = 4.0;
 /// Number of trials that decide whether a bound of the settings or of the client passes.
 const REPEATS: usize = 3;
 
-/// Number of void trials after which a search ends that could not send a single trial on time.
+/// A search ends after this many void trials if no trial was sent on time.
 const MOST_LATE: usize = 10;
 
 /// Probability of the posterior beyond each bound of an interval. A search that underestimates the
@@ -74,7 +74,8 @@ pub struct CapacitySearch {
     confirmation: Option<Confirmation>,
     /// Whether the last confirmation agreed.
     is_confirmed: bool,
-    /// Number of the latest trials after which the capacity seemed to change over time.
+    /// Number of consecutive trials, up to the latest, after each of which the outcomes indicated
+    /// drift.
     drifting: usize,
 }
 
@@ -135,8 +136,8 @@ impl CapacitySearch {
     }
 
     /// Records the outcome of a trial at a rate in requests per second. The rate need not be the
-    /// one that [`Self::next`] returned.
-    /// `is_disturbed` says whether a disturbance of the host may have made the trial miss.
+    /// one that [`Self::next`] returned. `is_disturbed` says whether a disturbance of the host may
+    /// have made the trial miss its objectives.
     pub fn record(&mut self, rate_per_s: f64, outcome: TrialOutcome, is_disturbed: bool) {
         let rate = position(rate_per_s);
         if outcome == TrialOutcome::Void {
@@ -263,7 +264,7 @@ impl CapacitySearch {
         passes.min(self.judged.len() - passes)
     }
 
-    /// Returns the rates of all trials that were sent on time.
+    /// Returns the rates of all trials whose requests were sent on time.
     fn rates(&self) -> impl Iterator<Item = i32> {
         self.judged.iter().map(|trial| trial.rate)
     }

@@ -7,7 +7,7 @@ use statrs::statistics::{Data, OrderStatistics};
 
 use crate::estimate::{mean, variance};
 
-/// Minimum length of a trial in seconds, without its transient.
+/// Minimum length of a trial in seconds, excluding its transient.
 pub const SHORTEST_TRIAL_S: f64 = 1.0;
 
 /// Minimum transient in seconds.
@@ -47,9 +47,10 @@ pub fn least_samples(quantile: f64, confidence: f64) -> u64 {
     ((1.0 - confidence).ln() / quantile.ln()).ceil() as u64
 }
 
-/// Returns the number of requests that carry as much information as one independent request, at
-/// least 1, over several trials. Each trial is a list of consecutive parts of equal length. Returns
-/// `None` for fewer than ten parts in total, or if no request or every request is slow.
+/// Returns the number of requests that carry as much information as one independent request,
+/// computed across several trials. The result is at least 1. Each trial is a list of consecutive
+/// parts of equal length. Returns `None` for fewer than ten parts in total, or if no request or
+/// every request is slow.
 ///
 /// This is the design effect (Kish 1965, "Survey Sampling"): the variance of the share of slow
 /// requests, with autocorrelation, divided by its variance if requests were independent.
@@ -124,9 +125,9 @@ pub fn trial_length(rate_per_s: f64, quantile: f64, design_effect: f64) -> Trial
 /// the standard deviation of the capacity from trial to trial, as a share.
 ///
 /// At the capacity, a trial is expected to have `k` independent requests above the percentile (see
-/// [`INDEPENDENT_MISSES`]). Across trials, the share of requests above the percentile has a
-/// relative standard deviation of 1/√k, and the capacity has one of `scatter`. A relative change in
-/// the share therefore corresponds to a change in the rate that is scatter · √k times as large.
+/// [`INDEPENDENT_MISSES`]). Across trials, the relative standard deviation of the share of requests
+/// above the percentile is 1/√k, and that of the capacity is `scatter`. A relative change in the
+/// share therefore corresponds to a change in the rate that is scatter · √k times as large.
 pub(super) fn overestimate(share: f64, scatter: f64) -> f64 {
     if share >= 1.0 {
         return 1.0;
@@ -135,11 +136,12 @@ pub(super) fn overestimate(share: f64, scatter: f64) -> f64 {
     (1.0 + 0.5 / k).powf(scatter * k.sqrt())
 }
 
-/// A CPU is slow if the work takes more than this many times as long as usual.
+/// A CPU counts as slow if the work takes more than this factor times the usual time.
 const SLOW_FACTOR: f64 = 1.1;
 
-/// Quantile that defines the usual time: first over the samples of each load, then over the loads.
-/// It is below the median, because CPUs may be slow for more than half of a search.
+/// Quantile that defines the usual time: it is computed first for the samples of each load, and
+/// then across the results of all loads. It is below the median, because CPUs may be slow for more
+/// than half of a search.
 const USUAL_QUANTILE: f64 = 0.25;
 
 /// The usual speed of each CPU, measured as the time of a fixed piece of work.
@@ -152,8 +154,8 @@ pub struct UsualCpuSpeed {
 
 impl UsualCpuSpeed {
     /// Adds the samples of a load: pairs of a CPU and the time of the work on it, in any unit.
-    /// Returns the share of samples that are more than 10 % slower than usual, averaged over CPUs.
-    /// Returns `None` if there are no samples.
+    /// Returns the share of samples that are more than 10 % slower than usual, averaged across
+    /// CPUs. Returns `None` if there are no samples.
     pub fn add(&mut self, times: impl IntoIterator<Item = (u32, f64)>) -> Option<f64> {
         let mut by_cpu: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
         for (cpu, time) in times {
@@ -211,7 +213,8 @@ mod tests {
         let correlated = rows(ar1(0.5, 2_000, 5).into_iter().map(|x| 28.5 * x));
         let effect = design_effect(std::slice::from_ref(&correlated)).unwrap();
         assert!((effect / 27.0 - 1.0).abs() < 0.3, "{effect}");
-        // Many short trials tell the same, although each of them is too short.
+        // Many short trials give the same result together, although each of them is too short on
+        // its own.
         let short: Vec<Vec<TrialRow>> = correlated.chunks(20).map(<[TrialRow]>::to_vec).collect();
         let pooled = design_effect(&short).unwrap();
         assert!((pooled / 27.0 - 1.0).abs() < 0.3, "{pooled}");
@@ -251,7 +254,8 @@ mod tests {
         assert!((rare.judged_s - 5.0).abs() < 1e-9, "{rare:?}");
     }
 
-    /// Returns the samples of a load on one CPU. `slow` of the 100 samples are slower by `factor`.
+    /// Returns the samples of a load on one CPU. `slow` of the 100 samples take `factor` times as
+    /// long as the others.
     fn load(slow: usize, factor: f64) -> impl Iterator<Item = (u32, f64)> {
         (0..100).map(move |i| (3, if i < slow { 2_000.0 * factor } else { 2_000.0 }))
     }

@@ -17,7 +17,7 @@ use crate::table::{cell, table};
 
 use self::servers::{Behavior, Queue, Random, SPEED_PER_S, SimulatedServer};
 
-/// A search ends when the half-width of the interval is at most this share of the capacity.
+/// A search ends when the half-width of the interval is at most this share of the estimate.
 const PRECISION: f64 = 0.02;
 
 /// Lowest rate that a search tries, in requests per second.
@@ -26,21 +26,21 @@ const LOWEST_PER_S: f64 = 1.0;
 /// Default number of searches per server.
 const SEARCHES: u64 = 2000;
 
-/// Minimum number of searches per server for which the targets are judged. With fewer searches, the
-/// share of right results would vary by more than 1.4 % by chance.
+/// Minimum number of searches per server at which the targets are evaluated. With fewer searches,
+/// the share of correct results would vary by more than 1.4 % by chance.
 const FEWEST_SEARCHES: u64 = 1000;
 
-/// Minimum share of right results: intervals that contain the capacity, and right verdicts.
+/// Minimum share of correct results: intervals that contain the capacity, and correct verdicts.
 const LEAST_COVERAGE: f64 = 0.93;
 
-/// Maximum for the median number of trials per search.
+/// Maximum median number of trials per search.
 const MOST_TRIALS: f64 = 40.0;
 
-/// Maximum length of a trial in seconds, without its transient.
+/// Maximum length of a trial in seconds, excluding its transient.
 const LONGEST_TRIAL_S: f64 = 60.0;
 
-/// Range of a search's first rate, as a share of the server's speed. A real search starts near the
-/// throughput of the closed model, which is usually above the capacity.
+/// Range of a search's first rate, as shares of the server's speed. A search on a real server
+/// starts near the throughput of the closed model, which is usually above the capacity.
 const START: (f64, f64) = (0.7, 1.6);
 
 /// Options of `cargo xtask capacity`.
@@ -60,7 +60,7 @@ pub struct CapacityOptions {
 /// Prints a table and returns whether floodmark's search met its targets.
 ///
 /// # Errors
-/// A real search fails or is interrupted.
+/// A search on a real server fails or is interrupted.
 pub fn run(options: &CapacityOptions) -> Result<bool, Failure> {
     if options.real {
         let searches = options.searches.unwrap_or(real::SEARCHES);
@@ -73,8 +73,8 @@ pub fn run(options: &CapacityOptions) -> Result<bool, Failure> {
     }
 }
 
-/// Searches the capacities of simulated servers. Returns whether floodmark's search met its targets
-/// on every judged server.
+/// Searches for the capacities of simulated servers. Returns whether floodmark's search met its
+/// targets on every server to which they apply.
 fn simulate(searches: u64, only: &str) -> bool {
     let is_chosen = |server: &ServerRow| server.name.contains(only);
     let mut rows = Vec::new();
@@ -113,7 +113,7 @@ fn simulate(searches: u64, only: &str) -> bool {
 struct ServerRow {
     name: &'static str,
     behavior: Behavior,
-    /// Standard deviation of the capacity from trial to trial, as a share.
+    /// Standard deviation of the capacity across trials, as a share of the capacity.
     scatter: f64,
     /// Whether the targets apply.
     is_judged: bool,
@@ -180,7 +180,7 @@ fn servers() -> Vec<ServerRow> {
 }
 
 impl ServerRow {
-    /// Searches many times with different seeds.
+    /// Runs this number of searches, each with a different seed.
     fn score(&self, searches: u64) -> SearchScore {
         let answer = self.behavior.answer();
         let mut score = SearchScore::default();
@@ -251,10 +251,10 @@ fn median(values: &[f64]) -> Option<f64> {
     quantile(values, 0.5)
 }
 
-/// Figures for many searches with the same known answer.
+/// Figures of many searches with the same known answer.
 #[derive(Debug, Clone, Default)]
 struct SearchScore {
-    /// Proportion of right results: intervals that contain the capacity, and right verdicts.
+    /// Proportion of correct results: intervals that contain the capacity, and correct verdicts.
     right: Proportion,
     /// Number of trials of each search.
     trials: Vec<f64>,
@@ -262,7 +262,7 @@ struct SearchScore {
     lengths_s: Vec<f64>,
     /// Half-widths of the intervals, as shares of the estimates.
     half_widths: Vec<f64>,
-    /// Absolute errors of the estimates, as shares of the capacities.
+    /// Relative errors of the estimates, without sign.
     errors: Vec<f64>,
 }
 
@@ -342,9 +342,9 @@ mod tests {
         for server in servers().into_iter().filter(|server| server.is_judged) {
             let is_queue = matches!(server.behavior, Behavior::Queue { .. });
             let score = server.score(if is_queue { 10 } else { 100 });
-            // If coverage is 95 %, the probability of fewer than 8 right results out of 10, or
-            // fewer than 88 out of 100, is below 1.2 %. The seeds are fixed, so a repetition gives
-            // the same result.
+            // If the coverage is 95 %, the probability of fewer than 8 correct results out of 10,
+            // or of fewer than 88 out of 100, is below 1.2 %. The seeds are fixed, so every run of
+            // this test gives the same result.
             let least = if is_queue { 0.8 } else { 0.88 };
             let right = score.right;
             assert!(right.value() >= least, "{}: {right}", server.name);

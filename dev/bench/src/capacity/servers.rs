@@ -28,26 +28,28 @@ pub enum Behavior {
         queue: Queue,
         /// Limit for p99, in seconds.
         limit_s: f64,
-        /// Maximum length of a trial in seconds, without its transient.
+        /// Maximum length of a trial in seconds, excluding its transient.
         longest_s: f64,
     },
-    /// Requests above the capacity fail. Arrivals are Poisson; the objective allows 0.1 % errors.
+    /// Requests in excess of the capacity fail. Arrivals form a Poisson process; the objective
+    /// allows 0.1 % errors.
     Limiter,
     /// A limiter with equal gaps between arrivals. A trial passes if and only if its rate is at
     /// most the capacity.
     Constant,
-    /// Log-normal response times that grow with the square of the rate; the objective limits p99.
+    /// Response times are log-normal and grow with the square of the rate; the objective limits
+    /// p99.
     SlowlyCrossing,
     /// After an overload, the capacity is 20 % lower until a trial passes.
     Hysteresis,
     /// The capacity falls by 0.5 % per trial.
     Degrading,
-    /// The client cannot send more than half of the capacity.
+    /// The client's maximum rate is half of the capacity.
     ClientLimit,
-    /// A limiter on a host that is disturbed during 40 % of the trials. At any rate, 80 % of the
-    /// disturbed trials miss.
+    /// A limiter whose trials are disturbed with a probability of 40 %. Regardless of its rate, a
+    /// disturbed trial misses the objective with a probability of at least 80 %.
     Disturbed,
-    /// Every trial misses.
+    /// Every trial misses the objective.
     Never,
 }
 
@@ -55,19 +57,19 @@ pub enum Behavior {
 #[derive(Debug, Clone)]
 pub struct SimulatedServer {
     behavior: Behavior,
-    /// Standard deviation of the capacity from trial to trial, as a share.
+    /// Standard deviation of the capacity across trials, as a share of the capacity.
     scatter: f64,
     random: Random,
     /// Number of trials so far.
     pub trials: u32,
     is_collapsed: bool,
-    /// Whether the host was disturbed during the last trial.
+    /// Whether the last trial was disturbed.
     pub is_disturbed: bool,
     /// The latest trials that passed, divided into parts.
     passed: VecDeque<Vec<TrialRow>>,
     /// Simulated time in seconds.
     pub time_s: f64,
-    /// Smallest ratio of a trial's judged time to the required judged time.
+    /// Smallest ratio of judged time to required judged time in any trial so far.
     pub shortest_share: f64,
 }
 
@@ -111,8 +113,8 @@ impl SimulatedServer {
                 length_s = length.transient_s + length.judged_s;
                 let times = queue.simulate(rate, SPEED_PER_S, length, &mut self.random);
                 let is_pass = share_over(&times, limit_s) <= SHARE;
-                // Ignore trials that missed: during an overload, the queue grows, so all requests
-                // are correlated.
+                // Ignore trials that missed the objective: during an overload, the queue keeps
+                // growing, so the response times of all requests are correlated.
                 if is_pass {
                     self.passed.push_back(rows(&times, limit_s));
                     if self.passed.len() > LATEST_TRIALS {
@@ -179,10 +181,10 @@ impl Behavior {
     }
 }
 
-/// Share of the trials during which the host is disturbed.
+/// Share of the trials that are disturbed.
 const DISTURBED_TRIALS: f64 = 0.4;
 
-/// Share of the disturbed trials that miss at any rate.
+/// Share of the disturbed trials that miss the objective regardless of their rate.
 const DISTURBED_MISSES: f64 = 0.8;
 
 /// Share of errors that the objective allows.
@@ -191,13 +193,13 @@ const MOST_ERRORS: f64 = 0.001;
 /// Capacity after an overload, as a share of the capacity before it.
 const FALLING_SHARE: f64 = 0.8;
 
-/// Decrease of the capacity per trial, as a difference of logarithms.
+/// Decrease of the capacity's natural logarithm, per trial.
 const DEGRADATION: f64 = 0.005;
 
 /// Highest rate at which the client can send, in requests per second.
 const CLIENT_LIMIT_PER_S: f64 = 0.5 * SPEED_PER_S;
 
-/// The standard normal value that is exceeded with probability 1 %.
+/// The 99th percentile of the standard normal distribution.
 const Z_99: f64 = 2.326_348;
 
 /// A request counts as slow only if its response time is above this share of the limit.
@@ -232,7 +234,7 @@ fn rows(times: &[(f64, f64)], limit_s: f64) -> Vec<TrialRow> {
     rows
 }
 
-/// A queue of Poisson arrivals, served in the order of arrival.
+/// A queue of Poisson arrivals that are served in order of arrival.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Queue {
     /// Exponential service times at one or more servers.
@@ -299,8 +301,8 @@ impl Queue {
         }
     }
 
-    /// Returns the rate at which, in the long run, a `share` of the requests takes longer than
-    /// `limit_s`.
+    /// Returns the highest rate at which, in the long run, at most a fraction `share` of the
+    /// requests takes longer than `limit_s`.
     fn capacity_per_s(self, speed_per_s: f64, limit_s: f64, share: f64) -> f64 {
         let over = |rate: f64| match self {
             Queue::Exponential { servers } => {

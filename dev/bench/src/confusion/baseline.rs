@@ -15,10 +15,10 @@ use super::judging::{FAULT, most_frequent};
 /// A cause, and the confidence of the verdict that names it.
 pub type NamedCause = (Cause, Confidence);
 
-/// A row of the page: a description, and the function that judges a case.
+/// A row of a table in `docs/accuracy.md`: a description, and the function that judges a case.
 type OtherVerdict = (&'static str, fn(&Record) -> NamedCause);
 
-/// Rows of the page. The first four hide figures that require privileges.
+/// Rows of the table. The first four verdicts ignore figures that require privileges.
 pub const OTHERS: [OtherVerdict; 7] = [
     ("all, system calls of threads not visible", |record| {
         without(record, is_system_call)

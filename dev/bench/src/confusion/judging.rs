@@ -44,7 +44,7 @@ pub struct JudgedCase {
     /// Cause and confidence for each row of [`OTHERS`].
     pub others: [NamedCause; OTHERS.len()],
     /// The control's throughput relative to the predicted range: 0 and 1 are the ends of the range.
-    /// `None` for a clean case, or without a prediction.
+    /// `None` if the case is clean or there is no prediction.
     pub gain: Option<f64>,
     /// Whether the control differs only in settings of the server, not in the application.
     pub is_setting: bool,
@@ -139,7 +139,7 @@ impl JudgedCase {
 /// The case is void; the error contains the reason.
 fn judge(suite: &Suite, record: &Record, name: &str) -> Result<JudgedCase, Failure> {
     if let Some(skipped) = record.skipped.first() {
-        // Omit the lines and paths of the server's log, which follow in quotes.
+        // Omit the paths and lines of the server's log, which follow the reason in quotes.
         let reason = skipped.split(": \"").next().unwrap_or_default();
         return Err(reason.into());
     }

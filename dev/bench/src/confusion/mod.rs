@@ -66,7 +66,7 @@ pub struct ConfusionOptions {
     is_change_check: bool,
 }
 
-/// The shard of our own cases that runs on every change. It contains 11 cases.
+/// The shard of our own cases that runs on every change: shard 1 of 9, which contains 11 cases.
 const CHANGE_SHARD: (usize, usize) = (1, 9);
 
 /// The third-party cases that run on every change. Their servers come from PyPI, npm and Debian.
@@ -108,7 +108,7 @@ pub fn causes(bench: &Bench) -> Result<bool, Failure> {
     Ok(is_right)
 }
 
-/// Prints the number of correct verdicts of a pass, and returns whether it reaches the minimum.
+/// Prints the number of correct verdicts in a pass, and returns whether it reaches the minimum.
 fn has_few_wrong(pass: Pass) -> bool {
     let (ignored, void): (Vec<_>, Vec<_>) =
         (pass.void.into_iter()).partition(|line| lacks_program(line));

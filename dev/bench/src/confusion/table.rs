@@ -305,9 +305,9 @@ fn expand(table: &CaseTable, row: &CaseRow) -> Result<(&'static Suite, String), 
 }
 
 impl FaultCase {
-    /// Writes the experiment to a file in `directory/cases`, and links the directories in `LINKS`
-    /// from the repository `root`. Returns the path of the file. If its content has not changed,
-    /// the file keeps its modification time.
+    /// Writes the experiment to a file in `directory/cases`, and creates links in `directory` to
+    /// the repository's directories in `LINKS`. Returns the path of the file. If its content has
+    /// not changed, the file keeps its modification time.
     pub fn write(&self, root: &Path, directory: &Path) -> Result<PathBuf, Failure> {
         fs::create_dir_all(directory.join("cases"))?;
         for name in LINKS {

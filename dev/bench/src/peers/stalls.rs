@@ -73,7 +73,7 @@ fn sample(run: &Run, log: &Log) -> StallSample {
     }
 }
 
-/// Returns the median and range, over all runs, of the absolute difference between a peer's 99th
+/// Returns the median and range, across all runs, of the absolute difference between a peer's 99th
 /// percentile and the reference, in ms.
 fn p99_error(samples: &[StallSample]) -> Option<Median> {
     estimate(
@@ -83,8 +83,8 @@ fn p99_error(samples: &[StallSample]) -> Option<Median> {
     )
 }
 
-/// Returns the section of the page. `peers` also contains the peers that cannot send at a fixed
-/// rate.
+/// Returns this comparison's section of the page. `peers` also contains the peers that cannot send
+/// at a fixed rate.
 pub fn section(measured: &MeasuredLoad, peers: &[&'static Peer]) -> Result<String, Failure> {
     let (length_ms, every_ms) = STALL;
     let (rate, requests) = (show_count(RATE), show_count(RATE * RATE_SECONDS));
@@ -146,7 +146,7 @@ that the peer sent late, for example in bursts.\n\
     Ok(text)
 }
 
-/// Returns a line about the target for each floodmark backend: the backend's absolute error of p99
+/// Returns a line about the target for each floodmark backend: the backend's absolute error in p99
 /// must be lower than that of every other load generator.
 fn target(errors: &[(&Peer, Median)]) -> String {
     let (ours, others): (Vec<_>, Vec<_>) = errors

@@ -57,7 +57,7 @@ pub struct VariantRun {
     pub own: Run,
 }
 
-/// Runs of a variant and the directory of its client.
+/// The runs of a variant, and the directory of its client.
 pub struct VariantRuns {
     /// Successful runs.
     pub runs: Vec<VariantRun>,

@@ -114,8 +114,8 @@ fn cpu_table(
     Ok(table(HEADS, rows))
 }
 
-/// Measures allocations during load and the memory of an idle connection, using tests of
-/// `floodmark-load`. Returns a line per backend.
+/// Runs tests of `floodmark-load` that measure the allocations under load and the memory of an idle
+/// connection. Returns a line per backend.
 fn memory_lines(bench: &Bench) -> String {
     let lines = BACKENDS.map(|backend| {
         let run = |name: &str| {

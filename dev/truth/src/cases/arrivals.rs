@@ -15,8 +15,9 @@ const SIGNIFICANCE_LEVEL: f64 = 0.001;
 /// T8/poisson: the gaps are exponentially distributed, according to the Anderson–Darling test with
 /// a known rate.
 pub fn poisson(environment: &CaseEnvironment<'_>) -> CaseResult {
-    /// Requests per second. A thread wakes up about 10 µs late, so a sleeping client cannot
-    /// reproduce gaps shorter than 10 µs. At this rate, 10 µs is 0.2 % of the mean gap.
+    /// Requests per second. A thread wakes up about 10 µs late, so a client that sleeps between
+    /// requests cannot reproduce gaps shorter than 10 µs. At this rate, 10 µs is 0.2 % of the mean
+    /// gap.
     const RATE: f64 = 200.0;
     const SECONDS: u64 = 12;
     let _awake = Awake::keep();
@@ -69,7 +70,7 @@ const SMALL: [f64; 6] = [2.00012, 0.247_105, -0.064_982_1, 0.034_796_2, -0.011_6
 
 const LARGE: [f64; 6] = [1.0776, -2.30695, 0.43424, -8.2433e-2, 8.056e-3, -3.146e-4];
 
-/// Returns the probability that exponential samples have a larger A² than `a2`.
+/// Returns the probability that exponentially distributed samples have a larger A² than `a2`.
 ///
 /// The approximation of the limiting distribution is by Marsaglia and Marsaglia (Evaluating the
 /// Anderson–Darling distribution, J. Stat. Software 9, 2004).
@@ -86,13 +87,13 @@ fn p_value(a2: f64) -> f64 {
     1.0 - below
 }
 
-/// Final rate of the ramp, in requests per second, and duration of the ramp and of all steps
-/// together, in seconds.
+/// Final rate of the ramp, in requests per second.
 const MAX_RATE: f64 = 1_000.0;
+/// Duration of the ramp, and total duration of the steps, in seconds.
 const SECONDS: u64 = 10;
 
-/// Rates of the steps, in requests per second. The steps have equal durations, and the rate changes
-/// between whole seconds.
+/// Rates of the steps, in requests per second. The steps have equal durations, so the rate does not
+/// change on the boundary of a second.
 const STEPS: [f64; 3] = [200.0, 1_000.0, 500.0];
 
 /// Service time during the steps, in microseconds.
@@ -122,7 +123,7 @@ pub fn ramp(environment: &CaseEnvironment<'_>) -> CaseResult {
     Ok(measured.findings)
 }
 
-/// T8/steps: each step has its own figures.
+/// T8/steps: the record contains correct figures for each step.
 pub fn steps(environment: &CaseEnvironment<'_>) -> CaseResult {
     let _awake = Awake::keep();
     let scenario = Service::Fixed { delay_us: DELAY_US }.into();
@@ -144,8 +145,9 @@ pub fn steps(environment: &CaseEnvironment<'_>) -> CaseResult {
     let (steps, findings) = (&measured.run.steps, &mut measured.findings);
     findings.equal("steps in the record", STEPS.len(), steps.len());
     for (step, rate) in steps.iter().zip(STEPS) {
-        // The counts may differ by the requests in flight at both ends of the step. That difference
-        // is at most the maximum rate times the service time, plus one per end for rounding.
+        // The counts may differ by the number of requests in flight at the ends of the step. This
+        // difference is at most the maximum rate times the service time, plus one per end for
+        // rounding.
         let ends = MAX_RATE * DELAY_US as f64 / 1e6 + 2.0;
         let what = format!("step of {rate}/s: throughput_per_s");
         findings.near(&what, rate, Some(step.throughput_per_s), ends / each);

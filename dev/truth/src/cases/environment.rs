@@ -118,10 +118,11 @@ impl CaseEnvironment<'_> {
 }
 
 impl RunningClient {
-    /// Waits for the first load process, and then lets floodmark itself run on all CPUs.
+    /// Waits until the first load process has started, and then lets floodmark itself run on all
+    /// CPUs.
     ///
-    /// If floodmark shared the CPU with the load process, some Linux kernels could take minutes to
-    /// remove the ended load process from `/proc` (seen with 6.18 and `PREEMPT_NONE`).
+    /// If floodmark shared a CPU with the load process, some Linux kernels could take minutes to
+    /// remove the load process from `/proc` after it has ended (seen with 6.18 and `PREEMPT_NONE`).
     pub fn confine_workers_only(&self) -> Result<(), CaseError> {
         let begin = Instant::now();
         while self.workers().is_empty() {
@@ -186,8 +187,8 @@ pub struct CaseMeasurement {
 }
 
 impl CaseMeasurement {
-    /// Checks that the outcomes add up, and that the server received each request once. A request
-    /// that was resent after a reconnect may have reached the server twice.
+    /// Checks that the outcomes add up to the number of requests, and that the server received each
+    /// request once. A request that was resent after a reconnect may have reached the server twice.
     pub fn new((run, exit): (Run, Option<i32>), log: Log) -> Self {
         let mut findings = CaseRun {
             disturbance: disturbance(&run, &log),

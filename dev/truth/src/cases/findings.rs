@@ -149,10 +149,12 @@ pub fn decide(mut run: impl FnMut() -> CaseRun) -> (CaseRun, Vec<String>) {
     }
 }
 
-/// Maximum fraction of the run for which an undisturbed thread waits for a CPU.
+/// Maximum fraction of the run for which a thread may wait for a CPU. A longer wait counts as a
+/// disturbance.
 const RUN_DELAY_SHARE: f64 = 0.02;
 
-/// Maximum stolen time within a second on an undisturbed host, as a fraction of one CPU.
+/// Maximum stolen time within a second, as a fraction of one CPU. More stolen time counts as a
+/// disturbance.
 const STEAL_SHARE: f64 = 0.02;
 
 /// Returns the disturbance that the client's record or the server's log shows, if any.

@@ -69,8 +69,8 @@ use CpuUse::{Alone, SideBySide};
 /// Number of cases that run side by side.
 const LANES: usize = 4;
 
-/// Cases that start first, because they take longest. T3 also uses a CPU for seconds after its
-/// load, which must not happen during T2.
+/// Cases that start first, because they take longest. T3 also uses a CPU for several seconds after
+/// its load, and this time must not overlap with T2.
 const FIRST: [&str; 3] = ["T3", "T9", "T2"];
 
 /// Reason why a case cannot run.
@@ -211,7 +211,7 @@ fn matches(name: &str, id: &str) -> bool {
     name.eq_ignore_ascii_case(id) || name.eq_ignore_ascii_case(group)
 }
 
-/// Runs a case and prints its whole report in one piece. Returns whether the case passed.
+/// Runs a case and prints its report in one piece. Returns whether the case passed.
 fn run_case(environment: &CaseEnvironment<'_>, (id, _, about, run): &Case) -> bool {
     let begin = Instant::now();
     let (last, void) = findings::decide(|| {

@@ -249,8 +249,8 @@ fn censored(measured: &mut CaseMeasurement) {
     findings.between(what, bounds, times.p95);
 }
 
-/// T6: makes the server close each connection after a number of requests. If `announced` is set,
-/// the last response on a connection has `Connection: close`.
+/// T6: makes the server close each connection after a fixed number of requests. If `announced` is
+/// set, the last response on a connection has `Connection: close`.
 pub fn closing(environment: &CaseEnvironment<'_>, announced: bool) -> CaseResult {
     const REQUESTS_PER_CONNECTION: u64 = 7;
     const CONNECTIONS: u64 = 100;
@@ -276,7 +276,7 @@ pub fn closing(environment: &CaseEnvironment<'_>, announced: bool) -> CaseResult
     } else {
         findings.note(format!("{reconnects} reconnects"));
     }
-    // A request on a connection that was just closed does not reach the server.
+    // A request on a connection that the server has just closed does not reach the server.
     let lost = reconnects * (totals.bytes_in / requests);
     findings.exactly("bytes sent", totals.bytes_in + lost, run.bytes.sent);
     Ok(measured.findings)

@@ -50,7 +50,7 @@ const SERVICE_US: f64 = 2_000.0;
 const QUEUE_TOLERANCE: f64 = 0.03;
 const QUEUE_TOLERANCE_US: f64 = 50.0;
 
-/// Number of simulated runs, and how many of them lie beyond each end of a 99 % interval.
+/// Number of simulated runs, and the number of them beyond each end of a 99 % interval.
 const SIMULATIONS: usize = 400;
 const RUNS_BEYOND: usize = 2;
 
@@ -106,11 +106,11 @@ pub fn queue(environment: &CaseEnvironment<'_>, rho: f64) -> CaseResult {
     Ok(measured.findings)
 }
 
-/// Returns 99 % intervals for the mean and the 99th percentile of `n` times in an M/M/1 system that
-/// starts empty. The unit is the mean service time.
+/// Returns 99 % intervals for the mean and the 99th percentile of `n` response times in an M/M/1
+/// system that starts empty. The unit is the mean service time.
 ///
-/// The function simulates Lindley's recursion. Successive times are dependent, so formulas for
-/// independent times do not apply.
+/// The function simulates Lindley's recursion. Successive response times are correlated, so
+/// formulas for independent times do not apply.
 fn intervals(rho: f64, n: u64) -> ((f64, f64), (f64, f64)) {
     let (mut means, mut p99s) = (Vec::new(), Vec::new());
     for seed in 0..SIMULATIONS as u64 {
@@ -184,8 +184,8 @@ pub fn speedup(environment: &CaseEnvironment<'_>) -> CaseResult {
     Ok(measured.findings)
 }
 
-/// T10: the client's maximum rate, with the server on the same host. Checks counts and bytes.
-/// Reports the maximum rate without a check, because it depends on the host.
+/// T10: the client's maximum rate, with the server on the same host. Checks the counts and bytes.
+/// Reports the maximum rate but does not check it, because it depends on the host.
 pub fn maximum_rate(environment: &CaseEnvironment<'_>) -> CaseResult {
     /// Fraction of the client's maximum rate above which the client may be the bottleneck.
     const CLIENT_LIMIT_SHARE: f64 = 0.7;

@@ -1,5 +1,5 @@
-//! A server connection with its pending input and output, and a minimal request reader. A body must
-//! have a `Content-Length`.
+//! A server connection with its pending input and output, and a minimal request reader. A request
+//! with a body must have a `Content-Length` header.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -60,8 +60,8 @@ impl ServerConnection {
     /// reports the connection again.
     ///
     /// # Errors
-    /// The connection must be closed; the error contains the side that closes it. The server closes
-    /// a connection whose input exceeds the limit.
+    /// The connection must be closed; the error states which side closes it. The server closes a
+    /// connection whose input exceeds the limit.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize, ClosedBy> {
         match sys::receive(self.stream.as_fd(), buffer) {
             Ok((0, _)) => Err(ClosedBy::Client),

@@ -70,7 +70,7 @@ impl TruthServer {
     /// The scenario is invalid, the port is in use, or no file descriptor or thread is available.
     pub fn start_at(address: SocketAddr, scenario: Scenario) -> Result<TruthServer, TruthError> {
         scenario.check().map_err(TruthError::Scenario)?;
-        // If this fails, the server can still serve some connections.
+        // If this fails, the server can still serve a smaller number of connections.
         let _ = raise_open_files(u64::MAX);
         let listener = listen(address)?;
         let address = listener.local_addr()?;
@@ -143,8 +143,8 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Returns whether `/proc/net/tcp` has an open socket with this local port. The columns of a line
-/// are `sl local_address rem_address st …`, in hexadecimal.
+/// Returns whether `/proc/net/tcp` lists an open socket with this local port. The columns of a line
+/// are `sl local_address rem_address st …`; addresses, ports and states are hexadecimal.
 fn is_open(table: &str, port: u16) -> bool {
     let port = format!(":{port:04X}");
     table.lines().skip(1).any(|line| {

@@ -14,16 +14,16 @@
 //! the first server. A server writes its epoch to the last bucket, and only then reads the bucket.
 //! A lightweight transaction writes each batch on the condition that the bucket still has the
 //! server's epoch. After a takeover, Cassandra therefore applies no more writes from the previous
-//! server, not even delayed ones. The previous server learns from its next write that it is
-//! superseded, and does not acknowledge this write.
+//! server, not even delayed ones. The previous server learns from its next write that it has been
+//! superseded, and does not acknowledge that write.
 //!
 //! A superseded server must not create the next bucket and continue there. Each server therefore
 //! seals its current bucket before it creates the next one. Sealing has the same condition as
 //! writing a batch. A server that opens the journal and finds the last bucket sealed also takes the
 //! next one, or creates it.
 //!
-//! Writing a batch has a second condition: the bucket must have the number of records that the
-//! server expects. If Cassandra has lost acknowledged batches, the next write is therefore not
+//! Writing a batch has a second condition: the bucket's `total` must be the number of records that
+//! the server expects. If Cassandra has lost acknowledged batches, the next write is therefore not
 //! applied, and the journal fails.
 //!
 //! Retrying a statement is safe (see `docs/decisions/0033-cassandra-journal.md`). After a temporary

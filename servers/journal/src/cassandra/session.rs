@@ -98,8 +98,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const OPEN_TIMEOUT: Duration = Duration::from_secs(20);
 /// Statement timeout once the journal is open. Cassandra's own timeout is 2 s.
 const TIMEOUT: Duration = Duration::from_millis(2500);
-/// Maximum time to retry a statement after its first failure. The last attempt may end up to 0.6 s
-/// later.
+/// Maximum time to retry a statement after its first failure. The last attempt may exceed this time
+/// by up to 0.6 s.
 const RETRY_TIME: Duration = Duration::from_secs(3);
 /// Minimum timeout of a retry.
 const MIN_ATTEMPT: Duration = Duration::from_millis(500);

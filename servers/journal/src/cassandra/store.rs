@@ -277,7 +277,7 @@ impl<S: JournalState> BatchStore for CassandraStore<S> {
     }
 }
 
-/// Returns the snapshot at the start of a bucket.
+/// Creates the snapshot with which a bucket starts.
 pub(super) fn snapshot_of<S: JournalState>(state: &S, records: u64, bucket: i64) -> StateSnapshot {
     StateSnapshot {
         record_bytes: S::RECORD_BYTES as u32,

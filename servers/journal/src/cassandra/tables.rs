@@ -21,7 +21,8 @@ const OWNER: CqlParameter<'static> = CqlParameter::Text("journal");
 /// Describes a bucket that has no epoch.
 pub(super) const MISSING: &str = "it is missing";
 
-/// Describes a bucket that lacks records or an epoch, although Cassandra acknowledged the writes.
+/// Describes a bucket that lacks records or the server's epoch, although Cassandra acknowledged
+/// writing them.
 const LOST: &str = "Cassandra has lost acknowledged writes";
 
 /// Statement that stores a batch.
@@ -224,8 +225,8 @@ impl JournalTables {
         }
     }
 
-    /// Stores a batch. `first` is the number of records before the batch, and `total` is the
-    /// number of records including the batch.
+    /// Stores a batch. `first` is the number of records before the batch, and `total` also includes
+    /// the records in the batch.
     pub(super) fn store(
         &mut self,
         (bucket, epoch): (i64, i64),

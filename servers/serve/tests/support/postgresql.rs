@@ -14,7 +14,8 @@ use tokio_postgres::{NoTls, SimpleQueryMessage};
 /// Maximum time for PostgreSQL to start on a busy host.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A running PostgreSQL with its data in a temporary directory. Dropping it kills the processes.
+/// A running PostgreSQL server with its data in a temporary directory. Dropping it kills the
+/// processes.
 pub struct TestPostgresql {
     postmaster: Option<Child>,
     pub address: SocketAddr,
@@ -159,7 +160,7 @@ fn signal(process: u32, signal: libc::c_int) {
 
 /// Builds the store unless it is already built.
 fn build() -> Option<()> {
-    // Concurrent builds in the same directory fail.
+    // Concurrent builds in the same directory would fail.
     static BUILD: Mutex<()> = Mutex::new(());
     let _build = BUILD.lock().unwrap_or_else(PoisonError::into_inner);
     if directory().join("target/server/bin/postgres").is_file() {

@@ -14,7 +14,7 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
         return ruled_out(format!("longest client stall: {longest}"));
     }
     Candidate::new(
-        // Throughput falls by the share of the time that the stall takes.
+        // A stall reduces throughput by its share of the time.
         EvidenceRank::Counted.unless_minor(stall_s < NOTICEABLE * window),
         format!("the load generator stalled for {longest}: it neither sent nor received"),
         [format!(

@@ -153,8 +153,8 @@ fn no_response(facts: &RunFacts<'_>) -> Option<Finding> {
             ),
         )
     };
-    // A cause that prevents the client from sending or the server from accepting connections is
-    // more specific, so this candidate is minor.
+    // A cause that prevents the client from sending requests, or the server from accepting
+    // connections, is more specific, so this candidate is minor.
     Candidate::new(EvidenceRank::Minor, summary, evidence, next)
         .at([(StepKind::Errors, Actor::Server)])
         .found()

@@ -36,9 +36,9 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
         server.used
     );
     let warming = facts.run.steady.class == SteadyClass::Warming;
-    // Running interpreted code costs more CPU time than compiling it. On a cold server, a smaller
-    // share for the compiler is therefore sufficient. If CPUs are idle, requests do not wait for
-    // the compiler.
+    // Running interpreted code costs more CPU time than compiling it. On a cold server, even a
+    // smaller CPU share of the compiler therefore indicates this cause. If CPUs are idle, requests
+    // do not wait for the compiler.
     let never_idle = compiler_busy(facts.run).filter(|busy| *busy >= SATURATED);
     let cold = warming || (never_idle.is_some() && is_rising(facts));
     let compiles = share >= CONTENDED || (cold && share > NOTICEABLE);

@@ -5,7 +5,7 @@ use floodmark_record::metric::{ListenerFigure, NetworkFigure};
 use super::*;
 use crate::why::thresholds::LONG_WAIT_S;
 
-/// Time until a client repeats an unanswered SYN, in seconds (`TCP_TIMEOUT_INIT`, RFC 6298).
+/// Time, in seconds, after which a client resends an unanswered SYN (`TCP_TIMEOUT_INIT`, RFC 6298).
 const SYN_RETRY_S: f64 = 1.0;
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
@@ -40,8 +40,8 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     let queue_text = queue.map(|(length, limit)| {
         format!("accept queue: {length:.0} of {limit:.0} on average (sock_diag)")
     });
-    // The counter covers all listeners on the host. A queue with room for all of the client's
-    // connections cannot overflow.
+    // The counter covers all listeners on the host, so also check this queue: with room for all of
+    // the client's connections, it cannot overflow.
     let has_room = queue.is_some_and(|(length, limit)| {
         limit >= 2.0 * f64::from(facts.run.plan.connections) && length < MOST * limit
     });
@@ -56,8 +56,8 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     if overflows == 0.0 || overflows / opened.max(1.0) < RARE {
         return ruled_out(figure);
     }
-    // Connections that stay open wait to be accepted only once. By Little's law, `waiting` is the
-    // mean number of connections that wait for a retry.
+    // Connections that stay open need to be accepted only once. By Little's law, `waiting` is the
+    // mean number of connections that are waiting for a retry.
     let waiting = overflows * SYN_RETRY_S;
     let planned = u64::from(facts.run.plan.connections);
     let stay_open = facts.run.plan.connection_use == ConnectionUse::Kept

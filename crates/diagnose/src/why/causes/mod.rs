@@ -77,7 +77,8 @@ pub(crate) struct CauseSpec {
     pub(super) shows_at_once: bool,
     /// Name of the client error that the cause produces, as recorded in `errors`.
     pub(crate) client_error: Option<&'static str>,
-    /// What the cause predicts for perturbations; `None` if no perturbation can test it.
+    /// The class that determines what the cause predicts for perturbations; `None` if no
+    /// perturbation can test the cause.
     pub(super) class: Option<CauseClass>,
     pub(super) gain: GainModel,
     pub(crate) tuning: Tuning,

@@ -7,7 +7,8 @@ use crate::why::facts::CpuUse;
 
 pub(super) static SPEC: CauseSpec = CauseSpec::new(Cause::ProxyHop, Place::Server, detect);
 
-/// Upstream connections opened per response if the server opens one for each request.
+/// Range of the number of upstream connections per response that indicates one connection for each
+/// request.
 const ONE_PER_RESPONSE: std::ops::Range<f64> = 0.9..1.1;
 
 fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
@@ -19,8 +20,8 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
         .map(|u| u.address.to_string())
         .collect();
     let addresses = addresses.join(", ");
-    // Connections that last less than a millisecond are rarely sampled. The connections of an
-    // external client cannot be distinguished from such connections.
+    // Upstream connections that last less than a millisecond are rarely sampled, so their addresses
+    // are unknown. They cannot be distinguished from the connections of an external client.
     let one_each = ONE_PER_RESPONSE.contains(&per_response) && facts.run.client.name.is_none();
     if addresses.is_empty() && !one_each {
         return None;

@@ -33,7 +33,8 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     })
 }
 
-/// Detects requests that reach the store one at a time while CPUs are idle and many requests wait.
+/// Detects requests that reach the store one at a time while CPUs are idle and many requests are
+/// waiting.
 ///
 /// At this load, a saturated CPU would be busy nearly all the time. CPUs that are idle for a tenth
 /// of the time are therefore not the limit.

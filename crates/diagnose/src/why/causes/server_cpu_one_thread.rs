@@ -56,9 +56,9 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     .found()
 }
 
-/// Returns the number of threads that wait for a lock with a timeout, if this suggests an
-/// interpreter lock. CPython waits for its lock with a timeout of 5 ms. HotSpot also implements
-/// pauses in this way, so JVMs are excluded.
+/// Returns the number of threads whose lock waits have a timeout, if this suggests an interpreter
+/// lock. CPython waits for its lock with a timeout of 5 ms. HotSpot implements pauses as such
+/// waits, so JVMs are excluded.
 fn interpreter_waits(facts: &RunFacts<'_>) -> Option<f64> {
     let waits = |group: &ThreadGroupFacts| group.blocked_on_kind(WaitKind::TimedLock);
     let waiting: f64 = facts.thread_groups.iter().map(waits).sum();
@@ -74,8 +74,8 @@ fn one_at_a_time(facts: &RunFacts<'_>) -> Option<Finding> {
     let waits = interpreter_waits(facts);
     // The thread that processes a request takes turns with the threads that read and write. Even
     // without queueing, the shortest service time is therefore a few times the CPU time of the
-    // request. If threads wait for the interpreter lock, the service time can also be less than the
-    // CPU time, which then includes handing over the lock.
+    // request. If threads are waiting for the interpreter lock, the service time can also be less
+    // than the CPU time, which then includes handing over the lock.
     let least = if waits.is_some() { MOST } else { ONE.start };
     let few = least..(2.0 * ONE.end);
     // The threads use about one CPU. Handovers between threads reduce this use. The use can exceed
@@ -87,7 +87,7 @@ fn one_at_a_time(facts: &RunFacts<'_>) -> Option<Finding> {
         .filter(|requests| few.contains(requests))?;
     let mut groups = facts.thread_groups.iter();
     let is_pool = groups.any(|group| is_pool(group, concurrency, facts));
-    // With fewer idle CPUs, the threads may share the only CPU that others leave free.
+    // With fewer idle CPUs, the threads may be sharing the only CPU that other programs leave free.
     if is_pool || !one_cpu.contains(&server.used) || idle < SPARE * cpus || cpus <= 1.0 {
         return None;
     }

@@ -57,8 +57,8 @@ fn stalled(facts: &RunFacts<'_>) -> Option<Candidate> {
     Some(candidate.at([(StepKind::Stall, Actor::Server)]))
 }
 
-/// Returns whether at least one of the server's threads waits for a file or for another process
-/// most of the time.
+/// Returns whether, most of the time, at least one of the server's threads is waiting for a file or
+/// for another process.
 fn waits_for_others(run: &Run, during: &WindowSamples<'_>) -> bool {
     let mean = |of: &Observation| match &of.metric {
         Metric::ThreadsBlocked {

@@ -15,7 +15,7 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
         return ruled_out(figure);
     }
     Candidate::new(
-        // If less than half is stolen, the consumer of the remaining CPU time matters more.
+        // If less than half of the CPU time is stolen, the consumer of the rest matters more.
         EvidenceRank::Mechanism.unless_minor(share < MOST),
         format!("the hypervisor gives {stolen} of this host's CPU time to other guests"),
         [figure],

@@ -9,8 +9,8 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     })
 };
 
-/// Detects requests that wait for the server's writes to a file or pipe, if this wait indicates
-/// `cause`.
+/// Detects requests that are waiting for the server's writes to a file or pipe, if this wait
+/// indicates `cause`.
 pub(super) fn writing(facts: &RunFacts<'_>, cause: Cause) -> Option<Finding> {
     let limit = facts.service().limit_of(cause)?;
     let summary = format!("requests wait for the server's writes: {}", limit.resource);

@@ -13,8 +13,8 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
 fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     let (run, server) = (facts.run, facts.server.as_ref()?);
     let code = facts.code_share(CodeFigure::Cryptography);
-    // Without samples of the server's code, use the share of user mode: cryptography runs in user
-    // mode, while connections are opened in kernel mode.
+    // If the functions that the server executes were not sampled, use the share of its CPU time in
+    // user mode: cryptography runs in user mode, while connections are opened in kernel mode.
     let share = code.unwrap_or_else(|| server.in_user());
     let (per_request, figure) = match &run.tls {
         Some(tls) => {
@@ -25,7 +25,8 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
             );
             (full as f64 / run.requests.ok.max(1) as f64, figure)
         }
-        // Only samples of the server's code show handshakes with an upstream.
+        // Handshakes with an upstream are visible only if the functions that the server executes
+        // were sampled.
         None => {
             let per_request = facts.opened_by_others()? / facts.responses_per_s.max(1e-9);
             let figure = format!(

@@ -1,4 +1,5 @@
-//! All worker threads of the server wait, or the server limits the number of concurrent requests.
+//! All worker threads of the server are waiting, or the server limits the number of concurrent
+//! requests.
 
 use floodmark_record::verdict::Verdict;
 

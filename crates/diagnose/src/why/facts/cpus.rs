@@ -1,5 +1,5 @@
-//! CPUs that client, server and store may use, and the CPU time of client, server, store and other
-//! programs.
+//! The CPUs that the client, the server and the store may use, and the CPU time that they and other
+//! programs use.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,8 @@ use crate::why::thresholds::{CONTENDED, MOST, NOTICEABLE, ONE, SATURATED, SPARE,
 /// Numbers of CPUs, and which roles share them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AllowedCpus {
-    /// Known number of CPUs on the client's host: those that floodmark, server or store may use.
+    /// Known number of CPUs on the client's host: those that floodmark, the server or the store may
+    /// use.
     pub client_host: f64,
     /// Known number of CPUs on the server's host.
     pub server_host: f64,
@@ -27,17 +28,17 @@ pub struct AllowedCpus {
     pub server: f64,
     /// Number of CPUs that the store may use.
     pub store: f64,
-    /// Whether the client is excluded from the CPUs of server and store.
+    /// Whether the client is excluded from the CPUs of the server and the store.
     pub client_has_own: bool,
-    /// Whether server and store are excluded from the client's CPUs.
+    /// Whether the server and the store are excluded from the client's CPUs.
     pub server_has_own: bool,
     /// Whether the store is excluded from the server's CPUs.
     pub store_has_own: bool,
 }
 
 impl AllowedCpus {
-    /// Derives the CPUs of a run from its placement or, without one, from the CPUs that the kernel
-    /// allowed each process to use.
+    /// Derives the CPUs of a run from its placement or, if it has none, from the CPUs that the
+    /// kernel allowed each process to use.
     pub fn of(run: &Run, environment: &Environment) -> Self {
         let own = environment.cpus.max(1);
         let client = f64::from(run.client_cpus(own));
@@ -107,7 +108,7 @@ pub struct CpuUse {
     pub used: f64,
     /// Number of CPUs used in kernel mode.
     pub in_kernel: f64,
-    /// Mean number of runnable threads that wait for a CPU.
+    /// Mean number of runnable threads that are waiting for a CPU.
     pub runnable: Option<f64>,
     /// CPU time per response, in µs.
     pub cpu_us: Option<f64>,
@@ -121,12 +122,12 @@ impl CpuUse {
     }
 }
 
-/// The busiest thread of the client, server or store.
+/// The busiest thread of the client, the server or the store.
 pub struct BusiestThread {
     pub name: String,
     /// Share of the time that the thread was on a CPU.
     pub on_cpu: f64,
-    /// Share of the time that the thread was runnable but waited for a CPU.
+    /// Share of the time that the thread was runnable but waiting for a CPU.
     pub runnable: f64,
 }
 
@@ -138,7 +139,7 @@ impl BusiestThread {
 }
 
 impl RunFacts<'_> {
-    /// Returns whether client and server run on separate CPUs or hosts.
+    /// Returns whether the client and the server run on separate CPUs or hosts.
     pub fn is_client_separate(&self) -> bool {
         self.run.remote.is_some()
             || self.client_here.is_none()
@@ -180,8 +181,8 @@ impl RunFacts<'_> {
     }
 
     /// Returns how many more CPUs the server could use, and the total number of CPUs. CPUs that
-    /// other programs use count as usable if client, server and store get all the CPU time they
-    /// need.
+    /// other programs use count as usable if the client, the server and the store get all the CPU
+    /// time that they need.
     pub fn spare_cpus(&self) -> Option<(f64, f64)> {
         let (idle, cpus) = self.idle_cpus()?;
         let programs = self.other_programs();
@@ -208,9 +209,9 @@ impl RunFacts<'_> {
             .unwrap_or(0.0)
     }
 
-    /// Returns whether client, server or store need more CPU time than they get: one of their
-    /// threads waits only for CPU time, together they could use all CPUs, or they wait for CPUs
-    /// longer than they use them while no CPU is idle.
+    /// Returns whether the client, the server or the store needs more CPU time than it gets: one of
+    /// their threads waits only for CPU time, together they could use all CPUs, or they wait for
+    /// CPUs longer than they use them while no CPU is idle.
     pub fn lacks_cpu(&self) -> bool {
         let participants = [
             self.client_here.as_ref(),
@@ -298,7 +299,7 @@ impl RunFacts<'_> {
     }
 
     /// Returns the server's busiest thread if it is saturated: nearly always running or runnable,
-    /// or running or runnable at least half the time and never idle.
+    /// or running or runnable for at least half of the time and never idle.
     pub fn saturated_thread(&self) -> Option<&BusiestThread> {
         let is_never_idle = |thread: &BusiestThread| {
             self.thread_groups.iter().any(|group| {

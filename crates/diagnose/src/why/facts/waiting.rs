@@ -12,11 +12,12 @@ use floodmark_record::metric::{
 use super::{RunFacts, WindowSamples};
 use crate::why::thresholds::{LONG_WAIT_S, MOST, NOTICEABLE, RARE, REOPENED, SATURATED};
 
-/// Established connections that the server has not accepted.
+/// Established connections that the server has not accepted yet.
 pub struct AcceptQueue {
     /// Mean number of waiting connections.
     pub waiting: f64,
-    /// Whether many connections wait, and for longer than ordinary scheduling delays can explain.
+    /// Whether many connections are waiting, and for longer than ordinary scheduling delays can
+    /// explain.
     pub is_long: bool,
     /// Whether the server is at its limit on open files.
     pub is_out_of_files: bool,
@@ -27,7 +28,7 @@ pub struct AcceptQueue {
 }
 
 impl RunFacts<'_> {
-    /// Returns the connections that wait to be accepted, or `None` if they were not sampled.
+    /// Returns the connections that are waiting to be accepted, or `None` if they were not sampled.
     pub fn accept_queue(&self) -> Option<AcceptQueue> {
         let waiting = self.samples.listener(ListenerFigure::AcceptQueue)?;
         let files = |figure| self.samples.level(Metric::Process(Role::Server, figure));
@@ -57,8 +58,8 @@ impl RunFacts<'_> {
         waiting * self.run.sending_s / self.opened().max(1.0)
     }
 
-    /// Returns the number of connections that the client opened. Connections that ended with a
-    /// failed request do not count, nor do the connections that replaced them.
+    /// Returns the number of connections that the client opened, excluding those that ended with a
+    /// failed request and those that replaced them.
     fn opened(&self) -> f64 {
         let broken = 2 * self.broken_connections();
         self.run.connections.opened.saturating_sub(broken) as f64
@@ -104,12 +105,12 @@ pub struct ThreadGroupFacts {
     pub waits_per_s: f64,
     pub on_cpu: f64,
     pub runnable: f64,
-    /// Number of threads that wait for each object, in descending order.
+    /// Number of threads that are waiting for each object, in descending order.
     pub blocked: Vec<(WaitObject, f64)>,
 }
 
 impl ThreadGroupFacts {
-    /// Returns the number of threads that wait for the given objects.
+    /// Returns the number of threads that are waiting for the given objects.
     pub fn blocked_on(&self, is: impl Fn(&WaitObject) -> bool) -> f64 {
         let of = self.blocked.iter().filter(|(object, _)| is(object));
         of.fold(0.0, |sum, (_, threads)| sum + threads)
@@ -122,13 +123,14 @@ impl ThreadGroupFacts {
         self.threads - self.blocked_on_kind(WaitKind::Signal) - self.inactive_readers()
     }
 
-    /// Returns the number of inactive threads that wait for data in a pipe.
+    /// Returns the number of inactive threads that are waiting for data in a pipe.
     pub fn inactive_readers(&self) -> f64 {
         let inactive = (self.threads - self.at_work).max(0.0);
         inactive.min(self.blocked_on_kind(WaitKind::PipeRead))
     }
 
-    /// Returns the number of threads that wait for a lock or a condition without a timeout.
+    /// Returns the number of threads that are waiting, without a timeout, for a lock or a
+    /// condition.
     pub fn untimed_locks(&self) -> f64 {
         use WaitKind::{FileLock, OwnLock};
         self.blocked_on(|object| {
@@ -145,7 +147,8 @@ impl ThreadGroupFacts {
         self.blocked.iter().any(|(object, _)| *object != unknown)
     }
 
-    /// Returns the number of threads that wait for new work: a connection, a request or an event.
+    /// Returns the number of threads that are waiting for new work: a connection, a request or an
+    /// event.
     pub fn idle(&self) -> f64 {
         use WaitKind::{Accept, ClientRead, Events};
         let kinds = [Accept, ClientRead, Events].iter();
@@ -158,7 +161,7 @@ impl ThreadGroupFacts {
         self.idle() + locks <= (1.0 - SATURATED) * self.workers() && !self.blocked.is_empty()
     }
 
-    /// Returns the number of threads that wait for an object of this kind.
+    /// Returns the number of threads that are waiting for an object of this kind.
     pub fn blocked_on_kind(&self, kind: WaitKind) -> f64 {
         self.blocked_on(|object| *object == WaitObject::Kind(kind))
     }
@@ -180,9 +183,9 @@ pub struct UpstreamFacts {
 pub struct DatabaseSessions {
     pub active: f64,
     pub waiting_for_locks: f64,
-    /// Sessions in a transaction that wait for their client.
+    /// Sessions that are in a transaction and waiting for their client.
     pub idle_in_transaction: f64,
-    /// Sessions whose commit waits for the write-ahead log.
+    /// Sessions whose commit is waiting for the write-ahead log.
     pub committing: f64,
 }
 
@@ -194,12 +197,13 @@ impl DatabaseSessions {
         (MOST * (self.active + self.idle_in_transaction)).max(MOST)
     }
 
-    /// Returns whether enough sessions wait for locks to limit throughput.
+    /// Returns whether the number of sessions waiting for locks is large enough to limit
+    /// throughput.
     pub fn many_wait_for_locks(&self) -> bool {
         self.waiting_for_locks >= self.limiting()
     }
 
-    /// Returns whether enough sessions are committing to limit throughput.
+    /// Returns whether the number of committing sessions is large enough to limit throughput.
     pub fn many_commit(&self) -> bool {
         self.committing >= self.limiting()
     }

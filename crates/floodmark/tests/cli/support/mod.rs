@@ -23,7 +23,8 @@ const LIMIT: Duration = Duration::from_secs(120);
 pub const TEST_VALIDITY: &str = "FLOODMARK_TEST_VALIDITY";
 
 /// Returns a floodmark command without a terminal. Its temporary directory is in the build
-/// directory. All its runs are marked valid, because other load on this host could invalidate them.
+/// directory. All its runs are marked valid, because other programs on this host could invalidate
+/// them.
 pub fn floodmark(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_floodmark"));
     command

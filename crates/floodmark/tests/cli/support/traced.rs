@@ -32,8 +32,8 @@ pub fn server_command(test: &str, method: &str) -> Vec<String> {
 }
 
 /// Serves until the process is killed. The process must have been started with a
-/// [`server_command`]. `open` opens the state in a directory, and `serve` serves one connection
-/// with a method.
+/// [`server_command`]. `open` opens the state in a directory, and `serve` serves one connection and
+/// gets the name of the method.
 pub fn run_server<S: Send>(
     open: impl FnOnce(&str) -> S,
     serve: impl Fn(TcpStream, &Mutex<S>, &str) + Sync,

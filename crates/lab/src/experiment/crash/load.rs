@@ -107,8 +107,8 @@ impl<'scope> RunningLoad<'scope> {
         monotonic_ns().saturating_sub(origin)
     }
 
-    /// Returns the mean rate of ok responses between two times on the worker's clock, per second.
-    /// `None` if no complete part lies in between.
+    /// Returns the mean number of ok responses per second between two times on the worker's clock.
+    /// Returns `None` if no complete part lies between these times.
     pub fn rate_per_s(&self, from_ns: u64, to_ns: u64) -> Option<f64> {
         let parts = self.parts(from_ns, to_ns);
         let (ok, ns) = parts.fold((0, 0), |(ok, ns), part| {
@@ -117,7 +117,8 @@ impl<'scope> RunningLoad<'scope> {
         (ns > 0).then(|| ok as f64 / (ns as f64 / 1e9))
     }
 
-    /// Returns the highest rate of ok responses in one part since a time on the worker's clock.
+    /// Returns the highest rate of ok responses in any single part since a time on the worker's
+    /// clock.
     pub fn highest_rate_since(&self, from_ns: u64) -> f64 {
         let parts = self.parts(from_ns, u64::MAX);
         let rates = parts.map(|part| part.ok as f64 / ((part.to_ns - part.from_ns) as f64 / 1e9));

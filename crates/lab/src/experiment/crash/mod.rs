@@ -30,7 +30,7 @@ use round::{NextRound, RoundError};
 /// Length of a round's load. floodmark ends the load earlier, once the server has recovered.
 const LOAD_LENGTH: Duration = Duration::from_secs(3600);
 
-/// Maximum number of losses per trial that are shown while the rounds run.
+/// Maximum number of losses per trial to show while the rounds are running.
 const LOSSES_SHOWN: u32 = 3;
 
 /// Number of rounds between two progress messages.
@@ -46,7 +46,7 @@ const REST_OF_ROUND_S: f64 = 10.0;
 /// Upper bound on the number (`{seq}`) of the first request. JSON numbers are exact below 2⁵³.
 const MAX_NUMBER: u64 = 1 << 52;
 
-/// Maximum time to wait until killed processes have ended.
+/// Maximum time to wait for killed processes to end.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Returns a trial whose load lasts until floodmark ends it.
@@ -58,7 +58,7 @@ pub fn with_crash_load(trial: &Trial) -> Trial {
 }
 
 impl RunningExperiment<'_> {
-    /// Runs those crash rounds of a trial that the earlier result does not contain.
+    /// Runs the crash rounds of a trial, except those that the earlier result already contains.
     pub(super) fn crash_rounds(
         &mut self,
         trial: &Trial,
@@ -284,8 +284,8 @@ impl CrashProcesses<'_, '_> {
         }
     }
 
-    /// Restarts the crash target, and waits until a store accepts connections. Does not wait for a
-    /// server, because the load shows when the server is ready.
+    /// Restarts the crash target. If it is the store, waits until the store accepts connections.
+    /// Does not wait for the server, because the load shows when the server is ready.
     fn restart(&mut self) -> Result<(), StepError> {
         let runner = self.experiment.runner;
         match (self.settings.kill, &mut self.store, &self.trial.at.store) {
@@ -308,7 +308,7 @@ impl CrashProcesses<'_, '_> {
     }
 
     /// Reads all items of the set that the plan checks. `sent` is an upper bound on the number of
-    /// items sent. Returns `None` for other checks.
+    /// items sent. Returns `None` if the plan does not check a set.
     fn items(&self, sent: u64) -> Result<Option<FoundItems>, StepError> {
         let stop = self.experiment.runner.stop;
         let flag = stop.flag();

@@ -40,10 +40,10 @@ const LOAD_START: Duration = Duration::from_secs(30);
 /// Time by which the pause of a stopped process exceeds the request timeout.
 const STOPPED_BEYOND_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Time for which the load continues after the first ok response.
+/// Minimum time for which the load continues after the first ok response.
 const LOAD_AFTER: Duration = Duration::from_millis(300);
 
-/// Maximum time for which the load waits for full speed after the first ok response.
+/// Maximum time to wait, after the first ok response, for the server to reach full speed again.
 const FULL_SPEED_LIMIT: Duration = Duration::from_secs(2);
 
 /// Why a round was not completed.
@@ -135,7 +135,7 @@ impl NextRound {
         self.judged((check, api), &times, &end, (path, name), processes)
     }
 
-    /// Judges the responses of the round. Removes their file if nothing was lost.
+    /// Judges the responses of the round. Removes the response file if nothing was lost.
     fn judged(
         &self,
         (check, api): (&Check, &mut ApiState),
@@ -201,7 +201,7 @@ impl NextRound {
     }
 }
 
-/// Lists the outcomes of a load that ended too early.
+/// Lists the request outcomes of a load that ended too early.
 fn show_counts(counts: &Counts) -> String {
     format!(
         "{} ok, {} reset, {} timed out, {} connect failures",

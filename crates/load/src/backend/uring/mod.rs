@@ -130,8 +130,8 @@ impl Uring {
         Self::new(Clock::start(), &[], most, 0)
     }
 
-    /// Returns where a plan's sockets are kept. `longest` is the maximum length, in bytes, of the
-    /// plan's requests.
+    /// Returns which table contains a plan's sockets. `longest` is the maximum length, in bytes, of
+    /// the plan's requests.
     #[must_use]
     pub fn sockets(&self, plan: &Plan, longest: usize) -> SocketLocation {
         let unix = plan.target.addresses().any(|to| to.ip().is_none());
@@ -330,8 +330,8 @@ impl IoBackend for Uring {
 /// The backend's state for one connection. It is small, because there may be 100,000 slots.
 #[derive(Default)]
 struct RingSlot {
-    /// Incremented on each close, to distinguish a closed connection's completions from its
-    /// successor's.
+    /// Incremented on each close, to distinguish the completions of a closed connection from those
+    /// of its successor.
     generation: u32,
     /// Index of the target address.
     target: u32,
@@ -365,7 +365,7 @@ struct Stamping {
     /// Message header for receives. It also specifies the space for control data.
     /// The kernel reads this header when a receive is submitted.
     message: Box<libc::msghdr>,
-    /// Wall-clock time, read immediately before the monotonic time of the last batch
+    /// Wall-clock time of the last batch, read immediately before its monotonic time
     /// ([`Uring::taken`]).
     wall: Duration,
 }
@@ -473,8 +473,7 @@ impl Uring {
                 self.give_back(buffer);
                 RingEvent::Other(Completion::Ended { slot })
             }
-            // All buffers are in use. The buffers are returned before the kernel handles the new
-            // receive.
+            // All buffers were in use. They are returned before the kernel handles the new receive.
             (n, _) if n == -libc::ENOBUFS => {
                 self.push_receive(slot);
                 RingEvent::Nothing
@@ -483,7 +482,7 @@ impl Uring {
         }
     }
 
-    /// Returns the range of the slot's bytes in a buffer that is filled up to `length`, and the
+    /// Returns the range of the received bytes in a buffer that is filled up to `length`, and the
     /// timestamp of the last byte.
     /// Returns `None` if the buffer does not have the requested layout.
     fn payload(&self, slot: Slot, id: u16, length: usize) -> Option<(Range<usize>, Option<Ns>)> {
@@ -508,7 +507,7 @@ fn failed(slot: Slot, errno: i32) -> RingEvent {
 
 /// Connects unix sockets with ordinary system calls.
 ///
-/// These calls never block. In the ring, each connect that waits for a full accept queue would
+/// These calls never block. In the ring, each connect that waits for space in an accept queue would
 /// occupy a kernel worker thread. All other operations use the ring, as for TCP sockets.
 impl Uring {
     /// Connects the slot to its target, which is a unix socket.

@@ -143,7 +143,7 @@ impl Uring {
     ///
     /// The socket option, the bind and the connect form a chain, which is submitted as a whole. If
     /// the bind fails, the kernel cancels the connect. Without a chain, the connect would use a
-    /// source address that the kernel chooses. If an operation in the chain fails, only this
+    /// source address that the kernel chooses. If an operation in the chain fails, only that
     /// operation is reported.
     /// [`Uring::push_socket`] explains why the chain does not include the socket's creation.
     pub(super) fn push_connect_from(&mut self, slot: Slot, source: IpAddr) {

@@ -1,4 +1,4 @@
-//! Tests of connections that are opened before requests need them.
+//! Tests for connections that are opened before requests need them.
 
 use super::lab::Lab;
 use super::{MS, RESPONSE};

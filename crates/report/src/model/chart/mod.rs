@@ -48,7 +48,7 @@ pub(crate) enum DotColor {
     Bad,
 }
 
-/// A part of a curve without gaps.
+/// A contiguous part of a curve.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CurvePiece {
     pub(crate) points: Vec<(f64, f64)>,
@@ -208,7 +208,7 @@ pub(crate) struct Chart {
     pub(crate) curves: Vec<Curve>,
     /// Cells of a heat map, which has no curves.
     pub(crate) cells: Vec<HeatCell>,
-    /// Vertical bars, each at a position on the x axis from a lower to an upper value.
+    /// Vertical bars. Each has a position on the x axis, a lower end and an upper end.
     pub(crate) ranges: Vec<(f64, (f64, f64))>,
     /// Shaded ranges on the x axis.
     pub(crate) shades: Vec<(f64, f64)>,
@@ -240,7 +240,7 @@ impl Chart {
         }
     }
 
-    /// Draws a level, and extends the y axis if the level lies above it.
+    /// Adds a horizontal line, and extends the y axis if the line lies above it.
     pub(crate) fn with_level(mut self, at: f64, label: impl Into<String>) -> Self {
         if at > self.y.to {
             self.y = Axis::from_zero(at, self.y.quantity);
@@ -322,7 +322,7 @@ pub(crate) enum Quantity {
     Count,
     /// A rate per second whose ticks are written out, such as `12,000`.
     Rate,
-    /// A number without unit, as given.
+    /// A number without a unit, formatted as given.
     Number,
     /// The position in a sequence, from 1.
     Ordinal,
@@ -452,7 +452,7 @@ impl Axis {
     pub(crate) fn of_times(values: impl Iterator<Item = f64> + Clone) -> Self {
         let largest = values.clone().fold(0.0, f64::max);
         let least = values.fold(f64::INFINITY, f64::min);
-        // Times have a resolution of a nanosecond, so lower decades would be empty.
+        // Times have a resolution of a nanosecond, so decades below a nanosecond would be empty.
         if largest < least.max(1e-3) * LOG_FROM {
             return Axis::from_zero(largest.max(1e-3), Quantity::Microseconds);
         }
@@ -588,7 +588,7 @@ mod tests {
         );
         let zero = Axis::from_zero(0.0, Quantity::Count);
         assert_eq!((zero.from, zero.to), (0.0, 1.0));
-        // Multiples of the step are not exact.
+        // In floating point, multiples of the step are not exact.
         let axis = Axis::of_range((0.7, 1.3), Quantity::Number);
         assert!(labels(&axis).contains(&"1.2"), "{:?}", labels(&axis));
     }

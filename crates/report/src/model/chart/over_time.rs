@@ -337,7 +337,7 @@ fn response_times(time: &TimeAxis, drawn: &[NamedRun<'_>]) -> Vec<Chart> {
     charts.collect()
 }
 
-/// CPU use of the participants, in CPUs.
+/// CPU use of the client, in CPUs.
 const CLIENT: CurveSpec<'_> = ("client", |row| {
     Some(row.client_user_cpus + row.client_system_cpus)
 });
@@ -547,7 +547,7 @@ const MAX_STEPS: usize = 300;
 /// Maximum time, in seconds, between two steps that count as adjacent.
 const ADJACENT_S: f64 = 1e-3;
 
-/// Minimum length, in seconds, of a step whose rate is meaningful. Regular samples may also be this
+/// Minimum length, in seconds, of a step whose rate is meaningful. Regular samples may be about as
 /// short, so a step counts as too short only if it is also less than half as long as the preceding
 /// step.
 const SLIVER_S: f64 = 0.05;
