@@ -41,7 +41,7 @@ pub struct Slice {
 impl Slice {
     /// Creates an empty slice for `groups` groups.
     /// Touches all of its memory in advance, so that recording does not increase the process's
-    /// memory.
+    /// memory use.
     pub fn new(thread: u32, groups: usize) -> Self {
         let mut slice = Slice {
             thread,
@@ -157,7 +157,7 @@ pub struct GroupTimes {
 impl GroupTimes {
     /// Creates empty histograms for `groups` groups.
     /// Touches all of their memory in advance, so that recording does not increase the process's
-    /// memory.
+    /// memory use.
     pub fn new(groups: usize) -> Self {
         let group = || {
             let mut times = histograms();

@@ -106,7 +106,7 @@ const EMIT_PAUSE: Duration = Duration::from_micros(200);
 
 /// What a coordinator provides to a worker that is one of its agents.
 pub struct Coordinated<'a> {
-    /// Waits until a phase must start, and returns the start time on the given clock.
+    /// Waits until a phase is due to start, and returns the start time on the given clock.
     pub await_start: &'a (dyn Fn(&Clock) -> Ns + Sync),
     /// Destination of the responses kept for a check. Replaces the file named in the input.
     pub responses: &'a mut dyn Write,
@@ -227,7 +227,7 @@ struct Job<'a> {
     input: &'a WorkerInput,
     requests: Vec<EncodedRequest>,
     tls: Option<Tls>,
-    /// Waits until a phase must start, and returns the start time.
+    /// Waits until a phase is due to start, and returns the start time.
     await_start: &'a (dyn Fn(&Clock) -> Ns + Sync),
     phases: &'static [Phase],
     shared: SharedState,

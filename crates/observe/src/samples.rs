@@ -473,7 +473,8 @@ impl Series {
     }
 
     /// Adds a counter's final increase to the last value, because the remaining time is too short
-    /// for the kernel's clock ticks. A level is not changed, because the load may have ended.
+    /// to be measured in kernel clock ticks. Leaves a level unchanged, because the load may have
+    /// ended.
     pub(crate) fn fold(&mut self, value: f64) {
         let is_counter = self.is_counter();
         if let Some(last) = self.values.last_mut().filter(|_| is_counter) {
@@ -505,7 +506,7 @@ impl Series {
         std::mem::take(&mut self.values)
     }
 
-    /// Returns the maximum length of the values in JSON, in characters.
+    /// Returns an upper bound on the total length of the values in JSON, in characters.
     pub(crate) fn written_length(&self) -> usize {
         let each = |value: &f64| format!("{value:?},").len();
         let values = self.values.iter().chain(&self.largest);
@@ -964,7 +965,7 @@ mod series_tests {
             let mut series = series(metric.clone(), &[1.0, 2.0, 3.0, 4.0, 5.0]);
             assert_eq!(series.clone().observations("s", 0, 500).count(), 1);
             series.halve(STEP);
-            // This sample covers a doubled step of one second.
+            // The step has doubled, so this sample covers one second.
             series.push(4.0, 1, STEP * 2);
             series.halve(STEP * 2);
             let all: Vec<_> = series.observations("s", 0, 2000).collect();

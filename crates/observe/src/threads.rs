@@ -21,7 +21,7 @@ use crate::root::KernelFile;
 use crate::samples::Figures;
 use crate::tree::{Ticks, Tree};
 
-/// Maximum number of threads whose files `schedstat` and `syscall` stay open. Without a limit,
+/// Maximum number of threads whose `schedstat` and `syscall` files are kept open. Without a limit,
 /// floodmark could run out of file descriptors.
 const MAX_OPEN_FILES: usize = 256;
 

@@ -52,8 +52,8 @@ pub struct DiskRow {
     pub recovered: u64,
     /// Number of disk states on which the server exited with an error code and a message on stderr.
     pub refused: u64,
-    /// Number of disk states on which the server lost an acknowledged request, returned one that was
-    /// never sent, crashed, did not respond, or exited without an error message.
+    /// Number of disk states on which the server lost the data of an acknowledged request, returned
+    /// data that was never sent, crashed, did not respond, or exited without an error message.
     pub failed: u64,
     /// Number of failed disk states on which the server crashed: it was killed by a signal, exited
     /// with a code of 128 or more, or reported an uncaught error of its language runtime.

@@ -22,7 +22,7 @@ pub(crate) struct AgentClock {
     is_after: bool,
     /// Longest round trip in ns.
     pub(crate) longest_ns: u64,
-    /// Number of readings so far; restarts when the load ends.
+    /// Number of readings; reset to 0 when the load ends.
     pub(crate) count: usize,
 }
 

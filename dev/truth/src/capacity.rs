@@ -59,9 +59,9 @@ impl KnownServer {
 }
 
 /// Returns servers with known capacities of 3,000 to 4,000/s. At these rates, the client and the
-/// server use a quarter of a CPU. Response times are long compared with the usual lateness of a
-/// client. Transferring a request and its response takes about 50 µs, which lowers each capacity by
-/// at most 0.3 %.
+/// server together use a quarter of a CPU. Response times are long compared with the usual lateness
+/// of a client. Transferring a request and its response takes about 50 µs, which lowers each
+/// capacity by at most 0.3 %.
 #[must_use]
 pub fn known_servers() -> Vec<KnownServer> {
     let percentile = |percentile, limit_ms| KnownObjective::ResponseTime {

@@ -282,8 +282,8 @@ pub struct OpenTrial {
 pub struct MeasuredTrial {
     /// The judged part as a run.
     pub run: Run,
-    /// Parts of 100 ms. If failures matter, failed requests count as slow. Otherwise, ok responses
-    /// after the plan's deadline count as slow.
+    /// Parts of 100 ms. If the strictest objective limits failures rather than times, failed
+    /// requests count as slow. Otherwise, ok responses after the plan's deadline count as slow.
     pub parts: Vec<TrialRow>,
     /// Mean number of CPUs that the server used; `None` if unknown.
     pub server_cpus: Option<f64>,

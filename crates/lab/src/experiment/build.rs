@@ -1,5 +1,5 @@
-//! Prepares an experiment: checks required programs, and builds a system, store or client if its
-//! inputs have changed.
+//! Prepares an experiment: checks that the required programs are available, and builds a
+//! system, store or client if its inputs have changed.
 
 use std::collections::BTreeMap;
 use std::fs;

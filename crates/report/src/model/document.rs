@@ -51,7 +51,7 @@ impl Emphasis {
     }
 }
 
-/// Text with one emphasis. No-break spaces keep a figure next to its unit.
+/// Text with a single style of emphasis. No-break spaces keep a figure next to its unit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) emphasis: Emphasis,
@@ -485,7 +485,8 @@ impl Blocks {
         blocks
     }
 
-    /// Returns lists of successive lines, and the other blocks one by one.
+    /// Splits the blocks into groups: consecutive lines form one group, and every other block is a
+    /// group of its own.
     pub(crate) fn parts(&self) -> impl Iterator<Item = &[Block]> {
         let is_line = |block: &Block| matches!(block, Block::Line(_));
         self.0.chunk_by(move |a, b| is_line(a) && is_line(b))

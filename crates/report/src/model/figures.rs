@@ -17,8 +17,8 @@ pub(crate) fn optional(figure: Option<f64>, show: impl Fn(f64) -> String) -> Str
     figure.map_or_else(|| NOT_MEASURED.to_owned(), show)
 }
 
-/// Formats a statistic of `times` in microseconds. A percentile that falls among timed-out requests
-/// is shown as a lower bound: `> 5 s`.
+/// Formats `us`, a statistic of `times` given in microseconds. A percentile that falls among
+/// timed-out requests is shown as a lower bound: `> 5 s`.
 pub(crate) fn time(us: Option<f64>, times: &Times, plan: &Plan) -> String {
     match us {
         Some(0.0) => "0".to_owned(),

@@ -32,7 +32,7 @@ const TAIL: f64 = 0.02;
 /// Fresh trials at each bound of an interval.
 const CONFIRMATIONS: usize = 2;
 
-/// The search ends with the finding of drift only if the outcomes so far indicate drift after each
+/// The search ends by reporting drift only if the outcomes so far have indicated drift after each
 /// of this many consecutive trials. A disturbance of the host that lasts for a few trials looks
 /// like drift only temporarily.
 const DRIFT_TRIALS: usize = 3;

@@ -180,7 +180,7 @@ fn servers() -> Vec<ServerRow> {
 }
 
 impl ServerRow {
-    /// Runs this number of searches, each with a different seed.
+    /// Runs `searches` searches, each with a different seed.
     fn score(&self, searches: u64) -> SearchScore {
         let answer = self.behavior.answer();
         let mut score = SearchScore::default();

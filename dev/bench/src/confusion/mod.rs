@@ -1,5 +1,5 @@
-//! `cargo xtask confusion`: loads servers that have one fault or none, and counts how often
-//! floodmark names the right cause.
+//! `cargo xtask confusion`: load-tests servers that have one fault or none, and counts how
+//! often floodmark names the right cause.
 //!
 //! A case is a row of a table in `cases/`. It becomes an experiment with a `fault` trial. If the
 //! fault is injected, the experiment also has a `control` trial. Results stay in the target

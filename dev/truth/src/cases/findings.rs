@@ -1,9 +1,9 @@
 //! Findings and reports of the cases, and the attempts that decide the results.
 //!
-//! If the host was measurably disturbed, a failed attempt is void and is repeated. A disturbance is
-//! missing CPU time ([`disturbance`]) or a large overhead of a plain client
-//! ([`overhead`](super::overhead)). At most [`MAX_VOID`] attempts are void. An attempt with a
-//! failed exact finding, such as a count, is never void. The report lists each attempt.
+//! If the host was measurably disturbed, a failed attempt is void and is repeated. Either lost CPU
+//! time ([`disturbance`]) or a large overhead of a plain client ([`overhead`](super::overhead))
+//! counts as a disturbance. At most [`MAX_VOID`] attempts are void. An attempt with a failed exact
+//! finding, such as a count, is never void. The report lists each attempt.
 
 use std::fmt;
 

@@ -462,7 +462,8 @@ fn cpu_chart(
     Some(time.chart(host.title, "CPUs, stacked", y, curves))
 }
 
-/// Returns the mean of a metric during a row, or `None` if it was not sampled.
+/// Returns the mean of a metric over the time that a row covers, or `None` if the metric was not
+/// sampled in that time.
 fn mean(run: &Run, seen: &Observation, row: &CurveStep) -> Option<f64> {
     let (mut sum, mut length_s) = (0.0, 0.0);
     for step in steps(run, seen) {
