@@ -90,12 +90,21 @@ impl SteadyClock {
     /// it.
     #[must_use]
     pub fn start() -> Self {
-        let since_1970 = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
+        // The thread may be preempted between the readings of the two clocks, so the closest of
+        // several pairs of readings is used.
+        let read = || {
+            let (origin, now) = (Instant::now(), SystemTime::now());
+            (origin.elapsed(), origin, now)
+        };
+        let pairs = [read(), read(), read(), read()];
+        let (_, origin, now) = pairs
+            .into_iter()
+            .min_by_key(|pair| pair.0)
+            .unwrap_or_else(read);
+        let since_1970 = now.duration_since(UNIX_EPOCH).unwrap_or_default();
         SteadyClock {
             origin_ns: since_1970.as_nanos() as i64 + test_shift_ns(),
-            origin: Instant::now(),
+            origin,
         }
     }
 
