@@ -138,7 +138,11 @@ pub fn release(pid: u32) -> io::Result<()> {
     let cpus = sched_getaffinity(None)?;
     for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
         let id = thread?.file_name().to_str().and_then(|id| id.parse().ok());
-        sched_setaffinity(id.and_then(Pid::from_raw), &cpus)?;
+        match sched_setaffinity(id.and_then(Pid::from_raw), &cpus) {
+            // The thread has ended since it was listed.
+            Ok(()) | Err(Errno::SRCH) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
     Ok(())
 }
