@@ -137,7 +137,7 @@ impl EarlierSearch {
         let different = |what| Err(differs(directory, what));
         let search = events.capacity.pop();
         let Some(search) = search.filter(|_| events.experiment.is_none()) else {
-            return different("not the result of an interrupted capacity search");
+            return different("not the result of an interrupted floodmark capacity command");
         };
         let run = &search.began.run;
         if (run.system.as_str(), run.workload.as_str()) != (system, workload) {

@@ -200,8 +200,13 @@ impl Experiment {
     /// none.
     ///
     /// # Errors
-    /// No trial or knob matches the request, or a knob cannot be tuned. The error message is a
-    /// single line.
+    /// Fails in any of these cases:
+    /// - The experiment has crash rounds.
+    /// - The goal is the capacity, but the experiment has no objectives.
+    /// - No trial or several trials match the request.
+    /// - The knobs do not exist or cannot be tuned.
+    ///
+    /// The error message is a single line.
     pub fn tuned(
         self,
         request: &TuningRequest,
@@ -302,7 +307,7 @@ fn choose(mut bases: Vec<Trial>, only: Option<&str>) -> Result<Trial, String> {
     }
     match bases.len() {
         0 => Err(
-            "no trial of the experiment has a knob with a number; add knobs = { threads = { low = 1, high = 200 } } to \
+            "no trial of the experiment has a numeric knob; add knobs = { threads = { low = 1, high = 200 } } to \
              [[trial]], and {threads} to its command"
                 .to_owned(),
         ),
