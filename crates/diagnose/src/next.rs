@@ -26,7 +26,7 @@ pub(crate) const MET_SHARE: f64 = 0.99;
 /// Offered rate at which requests hardly queue, as a share of the maximum throughput.
 const BELOW_LIMIT: f64 = 0.7;
 
-/// Factor by which the next rate to try exceeds an offered rate that the server kept up with.
+/// The next rate to try, as a multiple of an offered rate that the server kept up with.
 pub(crate) const STEP_UP: f64 = 1.5;
 
 /// Returns the next step in one line. `cpus` is the number of CPUs that the client may use.

@@ -148,8 +148,8 @@ fn worded(reasons: Vec<Reason>) -> Vec<Worded> {
 /// is the number of CPUs that the client may use. The result does not depend on whether the server
 /// kept up.
 ///
-/// If `can_be_late` is set, late requests are not a fault. Response times include the lateness, so
-/// set `can_be_late` if they are short enough for the caller's purpose nevertheless.
+/// If `can_be_late` is set, late requests are not a fault. Set it if the response times, which
+/// include the lateness, are short enough for the caller's purpose.
 #[must_use]
 pub fn client_fault(run: &Run, cpus: u32, can_be_late: bool) -> Option<Reason> {
     let judged = &Judged {

@@ -287,7 +287,7 @@ impl CiOutput {
     /// Checks, before a run, that text can be appended to the summary.
     ///
     /// # Errors
-    /// Fails if the environment variable is not set, or if the file is not writable.
+    /// Fails if `GITHUB_STEP_SUMMARY` is not set, or if the file is not writable.
     pub fn check_summary(&self) -> Result<(), Ending> {
         if self.github_summary {
             check_writable(SUMMARY, &summary_file()?)
@@ -305,7 +305,7 @@ impl CiOutput {
     /// bytes, and returns `None` if the text does not fit.
     ///
     /// # Errors
-    /// Fails if the environment variable is not set, or if the file cannot be written.
+    /// Fails if `GITHUB_STEP_SUMMARY` is not set, or if the file cannot be written.
     pub fn append_summary(
         &self,
         render: impl FnOnce(usize) -> Option<String>,

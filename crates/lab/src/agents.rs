@@ -54,7 +54,7 @@ pub(crate) fn run_load(
             runs.take(agent, event);
         }
         AgentsEvent::Merged(event) => {
-            // Skip the last row if it is too short to compute a rate for any agent.
+            // Record no rates for a last row that is too short to compute a rate for any agent.
             if matches!(*event, Event::Second(_)) && rates.iter().any(Option::is_some) {
                 let none = vec![None; rates.len()];
                 let ok_per_s = std::mem::replace(&mut rates, none);

@@ -1,5 +1,5 @@
 //! The clock for all times in a worker (monotonic nanoseconds since a common origin), and clocks
-//! that are read with a system call.
+//! that are read with `clock_gettime`.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! Keeps the responses that a check needs (`--check`), in 24 bytes each. For each status that is
-//! not ok, also keeps the start of the first response body.
+//! Keeps the responses that a check needs (`--check`), in 24 bytes each. Of the responses that are
+//! not ok, also keeps the start of the first body with each status.
 
 use std::collections::BTreeMap;
 

@@ -228,7 +228,7 @@ impl BlockedThreads {
     ///
     /// Besides the descriptor that they read or write, many runtimes poll descriptors that only
     /// wake up the thread: an eventfd, or a pipe to the same process. A call that has a timeout and
-    /// polls only eventfds is reported as a timer.
+    /// polls no descriptors, or only eventfds, is reported as a timer.
     fn polled(&mut self, pid: u32, has_timeout: bool, polled: Option<Polled>) -> WaitObject {
         use WaitKind::{Events, PipeRead, Signal, Timer};
         let Some(mut polled) = polled else {

@@ -316,9 +316,9 @@ fn ports_held(texts: [&str; 2], range: PortFacts) -> u64 {
     u64::try_from(most).unwrap_or(u64::MAX)
 }
 
-/// Returns the number of ports that connections in TIME_WAIT currently hold, or `None` if the
-/// kernel's table can't be read. The table lists at most `tcp_max_tw_buckets` such connections,
-/// with 150 bytes for each (20 MB by default).
+/// Returns the number of ports of a range that connections in TIME_WAIT currently hold on the local
+/// address with the most such ports, or `None` if the kernel's table can't be read. The table lists
+/// at most `tcp_max_tw_buckets` such connections, with 150 bytes for each (20 MB by default).
 pub(crate) fn ports_in_time_wait(root: &Root, range: PortFacts) -> Option<u64> {
     let tcp = root.read("/proc/net/tcp").ok()?;
     let tcp6 = root.read("/proc/net/tcp6").unwrap_or_default();

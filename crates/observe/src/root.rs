@@ -25,9 +25,9 @@ impl Root {
 
     /// Converts an absolute path on a host to a path below this root.
     ///
-    /// `/proc/net` is replaced with the calling thread's own `net` directory, because the thread
-    /// may have entered another network namespace. The kernel's link points to the main thread's
-    /// directory.
+    /// If the root is `/`, `/proc/net` is replaced with the calling thread's own `net` directory,
+    /// because the thread may have entered another network namespace. The kernel's link points to
+    /// the main thread's directory.
     #[must_use]
     pub fn path(&self, absolute: impl AsRef<Path>) -> PathBuf {
         let absolute = absolute.as_ref();

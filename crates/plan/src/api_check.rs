@@ -68,7 +68,7 @@ struct CheckRequestSection {
     body: Option<Located<String>>,
     /// Location of the value in the response: a JSON pointer, such as "/data/value". For a read,
     /// the default is "", the whole body. For an increment, this is the location of the counter's
-    /// new value; by default, the response is not read.
+    /// new value; by default, no value is read.
     value: Option<Located<String>>,
     /// Number of times that the request is sent per cycle. Default: 1.
     weight: Option<Located<i64>>,

@@ -33,7 +33,8 @@ crate::names::named! {
         WorkerPool = "worker-pool",
         /// One thread of the server is saturated while CPUs are idle.
         ServerCpuOneThread = "server-cpu-one-thread",
-        /// The server processes requests one at a time, because of a lock, an actor or a single writer.
+        /// The server processes requests one at a time, because of a lock, an actor or a single
+        /// writer.
         Serialised = "serialised",
         /// Requests wait for a free connection from the server to its store or upstream.
         ConnectionPool = "connection-pool",
@@ -73,8 +74,8 @@ crate::names::named! {
         ProxyHop = "proxy-hop",
         /// No limit: the offered rate was met.
         None = "none",
-        /// The throughput of an external client equals the offered rate, so the server's capacity is
-        /// unknown.
+        /// The throughput of an external client equals the offered rate, so the server's capacity
+        /// is unknown.
         OfferedRate = "offered-rate",
         /// Not enough evidence to name a cause.
         Unknown = "unknown",

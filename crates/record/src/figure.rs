@@ -89,7 +89,7 @@ impl FigureUnit {
     }
 }
 
-/// Parses `1%` or `0.01`. Rejects `1` without a percent sign as ambiguous.
+/// Parses `1%` or `0.01`. Rejects numbers of at least 1 without a percent sign as ambiguous.
 fn parse_share(text: &str) -> Result<f64, String> {
     let invalid = || format!("\"{text}\" is not a share; write a value such as \"1%\" or \"0.01\"");
     let (number, scale) = match text.strip_suffix('%') {

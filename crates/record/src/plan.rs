@@ -48,7 +48,8 @@ pub struct Plan {
     pub warmup: Duration,
     /// Part of the measurement that the figures cover.
     pub figures_of: FiguresOf,
-    /// Maximum time to wait for a connection and, after sending, for the response, in seconds.
+    /// Maximum time to wait for a connection, and maximum time to wait for a response after
+    /// sending, in seconds.
     #[serde(rename = "timeout_s", with = "seconds")]
     #[schemars(with = "f64")]
     pub timeout: Duration,

@@ -192,7 +192,8 @@ pub struct Tuning {
     pub ratio: Option<TuningRatio>,
     /// Cause that limits the chosen setting; null if unknown.
     pub cause: Option<Cause>,
-    /// Knobs that do not matter: at all their measured values, the rate is within 2 % of the best.
+    /// Knobs that do not matter: at all their measured values, the figure is within 2 % of the
+    /// best.
     pub irrelevant: Vec<String>,
     /// How the tuning run ended.
     pub ended: TuningEnd,

@@ -47,8 +47,8 @@ pub struct Observed {
 
 /// CPU time that the server's or the store's processes used between two readings. The readings are
 /// about a second apart.
-/// Only figures for single seconds and exported metrics use these readings. Figures for the whole
-/// run come from the finer series in `Observed`.
+/// The live view, figures for single seconds, exported metrics and capacity trials use these
+/// readings. Other figures for a whole run come from the finer series in `Observed`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct ServerUsed {
     /// Time between the readings in seconds.

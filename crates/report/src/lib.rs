@@ -8,9 +8,11 @@
 //! A module depends only on modules in its own line of this list or in earlier lines:
 //!
 //! - `plain`, and `figures` in `model`, which formats figures
-//! - `chart` and `document`: the parts of a document
-//! - one module for each part of a result, such as `run`, `verdict` and `capacity`
-//! - whole documents: `summary` and `experiment`, from which `model` chooses, and `page`
+//! - `chart` (axes and curves) and `document`: the parts of a document
+//! - the parts of a load's result, such as `run` and `verdict`, and their document, `summary`
+//! - the parts of other results, such as `capacity` and `comparison`; `names`; and the charts of
+//!   runs (`chart::distribution` and `chart::over_time`)
+//! - the other whole documents: `experiment`, `tuning`, `page` and `trend`
 //! - the renderers and writers
 
 pub mod csv;

@@ -148,9 +148,9 @@ pub fn over_attempts(values: &[f64]) -> Option<Interval> {
 /// The variance of the residuals' mean is τ times the variance for independent values. The `n`
 /// values are therefore worth `n`/τ independent values.
 ///
-/// Autocorrelations are summed in pairs of adjacent lags while the sums of the pairs are positive
-/// and do not increase. This is the initial monotone sequence of Geyer (1992), "Practical Markov
-/// Chain Monte Carlo", Statistical Science 7(4).
+/// Autocorrelations are summed in pairs of adjacent lags until the sum of a pair is not positive.
+/// A pair counts for at most as much as the previous pair. This is the initial monotone sequence of
+/// Geyer (1992), "Practical Markov Chain Monte Carlo", Statistical Science 7(4).
 ///
 /// Subtracting the mean makes each autocovariance too small by about the variance of the mean
 /// (Anderson 1971, "The Statistical Analysis of Time Series"). This matters if there are only 10 to

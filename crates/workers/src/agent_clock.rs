@@ -76,8 +76,8 @@ impl AgentClock {
 /// Variable that shifts the clock in tests, in seconds, such as `-3`.
 const TEST_SHIFT: &str = "FLOODMARK_TEST_CLOCK_SHIFT";
 
-/// A wall clock that is read once and then follows the monotonic clock, so that later adjustments
-/// to the wall clock do not affect a load.
+/// A wall clock that is read at the start and then follows the monotonic clock, so that later
+/// adjustments to the wall clock do not affect a load.
 #[derive(Debug, Clone, Copy)]
 pub struct SteadyClock {
     /// Time at the origin in ns since 1970.

@@ -93,7 +93,7 @@ pub fn read_line(reader: &mut impl BufRead, line: &mut Vec<u8>, limit: usize) ->
 }
 
 /// Returns the command and first arguments that an environment variable contains. If the variable
-/// is not set, returns the program `default`.
+/// is not set or contains no valid command, returns the program `default`.
 pub(crate) fn user_command(variable: &str, default: &str) -> Command {
     let setting = env::var(variable).ok();
     let words = setting.and_then(|setting| words_of(&setting).ok());

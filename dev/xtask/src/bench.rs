@@ -1,5 +1,5 @@
-//! Runs the tasks of `floodmark-bench`. Measurements use release builds of `floodmark-bench` and
-//! floodmark, which are built together.
+//! Runs the tasks of `floodmark-bench`, and the steps of the suite that use it. Tasks use release
+//! builds of `floodmark-bench` and floodmark, which are built together. Steps use the dev build.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;

@@ -220,7 +220,7 @@ fn read(path: &Path) -> Result<Vec<u8>, TaskError> {
 const PORT: &str = "18021";
 
 /// Installs the archive whose name is the first argument, and runs the commands in the README. The
-/// script accepts exit code 4, which means that other programs on the host disturbed a run.
+/// script accepts exit code 4 (invalid run), because other load on the host can make a run invalid.
 const ARCHIVE_SCRIPT: &str = r#"
 mount -t proc proc /proc
 echo 127.0.0.1 localhost >/etc/hosts
@@ -285,7 +285,8 @@ fn try_archive(dist: &Path, archive: &str) -> Result<(), TaskError> {
 ///
 /// Podman's default limits can exceed those of this process, so the script sets the limits
 /// explicitly. It uses runc, because crun does not support hosts that mount both cgroup versions.
-/// The script accepts exit code 4, which means that other programs on the host disturbed a run.
+/// The script accepts exit code 4 (invalid run), because other load on the host can make a run
+/// invalid.
 const IMAGE_SCRIPT: &str = r#"
 context=$(mktemp -d)
 trap 'rm -r $context; podman rmi --force floodmark-trial' EXIT

@@ -61,8 +61,8 @@ enum Task {
         #[arg(long, value_name = "TEXT", default_value = "")]
         only: String,
     },
-    /// Check report pages in Chromium: accessibility, cursor, zoom and width (if Chromium is missing,
-    /// needs root to install it)
+    /// Check report pages in Chromium: accessibility, cursor, zoom and width (needs root if
+    /// Chromium, Node.js or npm must be installed)
     Browser,
     /// Check a running server against a workload's contract
     Contract(BenchArguments),

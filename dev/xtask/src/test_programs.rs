@@ -25,8 +25,8 @@ const TEST_THREADS: &str = "RUST_TEST_THREADS";
 const COMMAND_TESTS: &str = "crates/floodmark/tests/cli/main.rs";
 
 /// CLI tests that fail on a busy host, because they judge what limits a server, or must finish a
-/// search (for a capacity or a setting) within a time limit. They run after all other test
-/// programs. Each text selects the tests whose names contain it.
+/// search (for a capacity or a setting) within a time limit. They run after all test programs that
+/// tolerate a busy host. Each text selects the tests whose names contain it.
 const QUIET: [&str; 6] = [
     "capacity::",
     "death::a_killed_proof",

@@ -29,8 +29,8 @@ pub(crate) struct StoreFault(pub(crate) String);
 pub(crate) type StoreResult<T> = Result<T, StoreFault>;
 
 impl StoreFault {
-    /// Returns the fault for a request that is refused because the queue is full, or because its
-    /// oldest request has waited too long. Such a request never reaches the store.
+    /// Returns the fault for a request that finds the queue full or its oldest request overdue, or
+    /// that has itself waited too long in the queue. Such a request never reaches the store.
     pub(crate) fn overloaded() -> Self {
         StoreFault("the store is overloaded; retry later".to_owned())
     }

@@ -537,7 +537,8 @@ pub(super) fn tuning_ratio(ratio: &Ratio, confirmed_by: usize) -> TuningRatio {
 }
 
 /// Returns the allowed value that is strictly between two values and nearest to their geometric
-/// mean. Returns `None` if there is no such value, or if the two values are close.
+/// mean. Returns `None` if there is no such value. Without a list of allowed values, also returns
+/// `None` if the two values are close and `low` is not 0.
 pub(super) fn between(knob: &TunedKnob, low: u64, high: u64) -> Option<u64> {
     let from = low.max(1) as f64;
     if high as f64 / from <= CLOSE && knob.values.is_empty() && low > 0 {

@@ -51,9 +51,9 @@ pub(super) const DELAYED_ACK_US: Range<f64> = 39_000.0..48_000.0;
 /// connection (docs/peers.md).
 pub(super) const REOPENED: f64 = 0.2;
 
-/// Maximum response size, in bytes, for which the data in transit indicates a saturated link.
-/// Socket buffers limit the data that a connection has in transit. The value is an estimate, not a
-/// kernel constant.
+/// Maximum size, in bytes, of the part of a response that is expected to be in transit on a
+/// saturated link. Socket buffers limit the data that a connection has in transit. The value is an
+/// estimate, not a kernel constant.
 pub(super) const MAX_IN_TRANSIT: f64 = 512.0 * 1024.0;
 
 /// Returns whether two numbers are about equal.

@@ -36,8 +36,8 @@ pub const OVERLOAD_S: f64 = 0.5;
 /// Rate of an overload, as a multiple of the capacity.
 pub const OVERLOAD_FACTOR: f64 = 1.5;
 
-/// Minimum mean time between two requests on one connection. It also applies if no objective limits
-/// response times.
+/// Minimum mean time between two requests on one connection, for the default number of connections.
+/// It also applies if no objective limits response times.
 const DEFAULT_REUSE: Duration = Duration::from_millis(100);
 
 /// Minimum number of connections of the open model.

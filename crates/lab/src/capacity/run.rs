@@ -386,7 +386,7 @@ impl CapacitySession<'_, '_> {
         };
         let levels = match result.bound {
             None => &LEVELS[..],
-            // The client cannot send at higher rates.
+            // The capacity is at least this rate. The client may be unable to send faster.
             Some(CapacityBound::Lower) => &LEVELS[..4],
             // The trials missed the objectives at every rate.
             Some(CapacityBound::Upper) => &[],

@@ -408,8 +408,8 @@ fn wait_until_ended(tracer: &Tracer) {
     }
 }
 
-/// Returns the faults to inject, with their names. Some faults affect early calls, while the server
-/// starts. Others affect later calls, under load.
+/// Returns the faults to inject, with their names. Some faults affect early calls, usually while
+/// the server starts. Others affect later calls, usually under load.
 pub(super) fn faults(trace: &Trace) -> Vec<(String, DiskFault)> {
     let (syncs, writes) = (trace.syncs(), trace.writes());
     let (sync, write) = (FaultyCall::Sync, FaultyCall::Write);

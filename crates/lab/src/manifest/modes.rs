@@ -46,9 +46,9 @@ pub(super) struct CrashSection {
     signal: CrashSignal,
     /// Whether to start the process again. Must be true. Default: true.
     restart: Option<Located<bool>>,
-    /// Time from the start of the load to the signal: "random", a duration, or a range such as
-    /// "200ms-1s". Each round uses a random time from the range. Default: "random", from 500ms to
-    /// 2s.
+    /// Time from the start of the load, after any warm-up, to the signal: "random", a duration, or
+    /// a range such as "200ms-1s". Each round uses a random time from the range. Default: "random",
+    /// from 500ms to 2s.
     at: Option<CrashTime>,
 }
 

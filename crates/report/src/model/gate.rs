@@ -141,7 +141,7 @@ pub(crate) fn table(gate: &GateResult) -> Table {
     Table::of(rows, "").captioned("pair")
 }
 
-/// Distance between the outermost ratios and the ends of the y axis.
+/// Minimum distance between the ratios and the ends of the y axis. The axis never starts below 0.
 const PADDING: f64 = 0.05;
 
 /// Returns a chart of the ratio of each pair, and of the bounds of the interval after each pair.

@@ -180,7 +180,7 @@ pub(crate) fn external_client(run: &Run) -> Vec<TextLine> {
 }
 
 /// Maximum number of agents that the summary lists. If there are more, one line describes all of
-/// them.
+/// them, and only agents that are not valid are listed.
 const MAX_SHOWN: usize = 8;
 
 /// Maximum number of agents in a table that the page shows expanded.

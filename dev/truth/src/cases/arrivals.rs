@@ -92,8 +92,8 @@ const MAX_RATE: f64 = 1_000.0;
 /// Duration of the ramp, and total duration of the steps, in seconds.
 const SECONDS: u64 = 10;
 
-/// Rates of the steps, in requests per second. The steps have equal durations, so the rate does not
-/// change on the boundary of a second.
+/// Rates of the steps, in requests per second. Each step takes a third of [`SECONDS`], so the rate
+/// does not change on the boundary of a second.
 const STEPS: [f64; 3] = [200.0, 1_000.0, 500.0];
 
 /// Service time during the steps, in microseconds.

@@ -1,8 +1,8 @@
 //! Findings and reports of the cases, and the attempts that decide the results.
 //!
-//! If the host was measurably disturbed, a failed attempt is void and is repeated. Either lost CPU
-//! time ([`disturbance`]) or a large overhead of a plain client ([`overhead`](super::overhead))
-//! counts as a disturbance. At most [`MAX_VOID`] attempts are void. An attempt with a failed exact
+//! A failed attempt is void and is repeated only if the host was measurably disturbed. Lost CPU
+//! time ([`disturbance`]) and a large overhead of a plain client ([`overhead`](super::overhead))
+//! count as disturbances. At most [`MAX_VOID`] attempts are void. An attempt with a failed exact
 //! finding, such as a count, is never void. The report lists each attempt.
 
 use std::fmt;

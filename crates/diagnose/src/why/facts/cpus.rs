@@ -237,8 +237,8 @@ impl RunFacts<'_> {
             || is_crowded
     }
 
-    /// Returns the number of CPUs available to the server or the store: the CPUs that the process
-    /// may use, minus the CPUs that others use.
+    /// Returns the number of CPUs available to the server or the store: those that others leave
+    /// free, but at most those that the process may use.
     pub fn available_to_server_side(&self, process: &CpuUse) -> f64 {
         let server_side = used(&self.server) + used(&self.store) - process.used;
         let AllowedCpus {
@@ -276,11 +276,12 @@ impl RunFacts<'_> {
         )
     }
 
-    /// Returns the number of CPUs that a process may use, minus the CPUs that other participants
-    /// use and those that the hypervisor takes. If the participants lack CPU time, the CPUs that
-    /// other programs use are also subtracted. `participants` is the number of CPUs that the other
-    /// participants use. `shared` is the number of CPUs on the host if the participants share them,
-    /// or `None` if only this side of the experiment may use its CPUs.
+    /// Returns the number of CPUs available to a process: those that the other participants and the
+    /// hypervisor leave free, but at most those that the process may use. If the CPUs are shared
+    /// and the participants lack CPU time, the CPUs that other programs use do not count as free.
+    /// `participants` is the number of CPUs that the other participants use. `shared` is the number
+    /// of CPUs on the host if the participants share them, or `None` if only this side of the
+    /// experiment may use its CPUs.
     ///
     /// Clocks differ, so the CPU use of others can appear to exceed the number of CPUs.
     fn available(&self, process: &CpuUse, participants: f64, shared: Option<f64>) -> f64 {

@@ -2,8 +2,8 @@
 //! seed determines the time of the signal.
 //!
 //! A check must provide the acknowledged requests, the number of requests with an unknown outcome,
-//! and the state after the restart. Counter checks get this state from the responses after the
-//! restart. The set check reads the items back.
+//! and the state after the restart. The set check reads the items back. The other checks get this
+//! state from the responses after the restart.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
