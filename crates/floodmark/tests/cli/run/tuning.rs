@@ -291,7 +291,10 @@ fn refuses_what_cannot_be_tuned() {
             "knobs.threads = { high = 9 }\nknobs.other = { default = 1 }",
             ["e.toml:10", "{other}"],
         ),
-        ("", ["no trial of the experiment has a knob", "[[trial]]"]),
+        (
+            "",
+            ["no trial of the experiment has a numeric knob", "[[trial]]"],
+        ),
     ] {
         let lab = pools(8, "1s", "--threads {threads}", keys);
         lab.refuses(&[], &words);
