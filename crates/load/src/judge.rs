@@ -40,6 +40,8 @@ pub struct Judge {
     content: Option<ContentRule>,
     /// Whether the requests are HEAD requests, whose responses have no body.
     pub to_head: bool,
+    /// Whether the method is idempotent.
+    pub is_idempotent: bool,
 }
 
 /// The content of a response that a check needs.
@@ -63,6 +65,7 @@ impl Judge {
             .map(|(index, of)| Judge {
                 content: plan.check.as_ref().and_then(|check| rule(check, index)),
                 to_head: of.request.method == "HEAD",
+                is_idempotent: of.request.is_idempotent(),
                 ..Judge::new(&of.expect)
             })
             .collect()

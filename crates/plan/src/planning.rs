@@ -81,6 +81,7 @@ pub fn plan(
             (_, None) => ConnectionUse::Kept,
         },
         close_first: load.close_first.unwrap_or(CloseFirst::Server),
+        retry: load.retry.unwrap_or_default(),
         warmup: load.warmup_length(),
         figures_of: FiguresOf::Whole,
         timeout,

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use floodmark_load::replay;
-use floodmark_record::plan::{CloseFirst, DEFAULT_DURATION, Expect, Sources, Spacing};
+use floodmark_record::plan::{CloseFirst, DEFAULT_DURATION, Expect, Retry, Sources, Spacing};
 use floodmark_record::units::Rate;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error as _;
@@ -86,6 +86,9 @@ pub struct LoadSpec {
     pub requests_per_connection: Option<u64>,
     /// Peer that closes a used connection first. Default: the server.
     pub close_first: Option<CloseFirst>,
+    /// Requests that are sent again if the server closes their kept connection before it responds:
+    /// `never` or `idempotent` (GET, HEAD, OPTIONS, TRACE, PUT, DELETE). Default: `idempotent`.
+    pub retry: Option<Retry>,
     /// Source addresses to spread connections over, such as "127.0.0.2-127.0.0.200". Default:
     /// chosen by the kernel.
     #[serde(deserialize_with = "source_range")]
@@ -138,7 +141,7 @@ impl LoadSpec {
             ($($field:ident)*) => { $(if other.$field.is_some() { self.$field = other.$field; })* };
         }
         replace!(connections threads duration requests rate burst within arrivals fresh requests_per_connection);
-        replace!(close_first sources warmup attempts timeout deadline seed);
+        replace!(close_first retry sources warmup attempts timeout deadline seed);
         if other.check.is_some() {
             self.check.clone_from(&other.check);
         }
@@ -161,6 +164,7 @@ impl LoadSpec {
                 self.requests_per_connection.is_some(),
             ),
             ("close-first", self.close_first.is_some()),
+            ("retry", self.retry.is_some()),
             ("sources", self.sources.is_some()),
             ("warmup", self.warmup.is_some()),
             ("attempts", self.attempts.is_some()),

@@ -42,6 +42,9 @@ pub struct Plan {
     /// Peer that closes a used connection first. This peer enters TIME_WAIT unless it resets the
     /// connection.
     pub close_first: CloseFirst,
+    /// Requests that are sent again if the server closes their kept connection before it responds.
+    #[serde(default)]
+    pub retry: Retry,
     /// Length of the warm-up in seconds.
     #[serde(rename = "warmup_s", with = "seconds")]
     #[schemars(with = "f64")]
@@ -105,6 +108,7 @@ impl Plan {
             threads: 1,
             connection_use: ConnectionUse::Kept,
             close_first: CloseFirst::Server,
+            retry: Retry::default(),
             warmup: Duration::ZERO,
             figures_of: FiguresOf::Steady,
             timeout: DEFAULT_TIMEOUT,
@@ -197,6 +201,15 @@ pub struct RequestPlan {
     pub body: RequestBody,
 }
 
+impl RequestPlan {
+    /// Returns whether the method is idempotent: sending the request twice has the same effect as
+    /// sending it once (RFC 9110, section 9.2.2).
+    #[must_use]
+    pub fn is_idempotent(&self) -> bool {
+        ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"].contains(&self.method.as_str())
+    }
+}
+
 /// Number of requests that a connection serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(
@@ -223,6 +236,19 @@ pub enum CloseFirst {
     Client,
     /// The client, with an RST. Neither peer enters TIME_WAIT.
     Reset,
+}
+
+/// Requests that are sent again, once, if the server closes their kept connection before it
+/// responds. The server may have executed them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Retry {
+    /// No requests.
+    Never,
+    /// Requests with an idempotent method, and requests that were not sent before the connection
+    /// ended.
+    #[default]
+    Idempotent,
 }
 
 /// Part of a measurement that the figures cover.

@@ -36,7 +36,7 @@ pub struct LoadArgs {
     /// Load floodmark's own hello server for 5s over kept and 5s over fresh connections; no URL
     /// needed
     #[arg(long, conflicts_with_all = [
-        "fresh", "requests_per_connection", "close_first", "hold", "sources", "resolve", "unix_socket", "mix", "server_pid",
+        "fresh", "requests_per_connection", "close_first", "retry", "hold", "sources", "resolve", "unix_socket", "mix", "server_pid",
         "no_watch", "with", "observe", "place", "json", "html", "csv", "hdr", "out",
     ])]
     pub demo: bool,

@@ -14,7 +14,9 @@ use floodmark_plan::spec::{BackendChoice, BodySource};
 use floodmark_plan::values::{count_from_one, positive_duration, seed, sources};
 use floodmark_plan::{HostAddresses, LoadSpec, Origin, PlanSpec, Planned};
 use floodmark_record::events::RunId;
-use floodmark_record::plan::{Address, CloseFirst, Expect, Plan, Sources, Spacing, parse_header};
+use floodmark_record::plan::{
+    Address, CloseFirst, Expect, Plan, Retry, Sources, Spacing, parse_header,
+};
 use floodmark_workers::{AgentsLauncher, AgentsPlace, AgentsSetting, ObserverLink, ObserverPlace};
 
 use crate::exit::Ending;
@@ -99,6 +101,7 @@ impl SharedArgs {
                 fresh: Some(connection.fresh),
                 requests_per_connection: connection.requests_per_connection,
                 close_first: Some(connection.close_first),
+                retry: Some(connection.retry),
                 sources: connection.sources,
                 timeout: Some(connection.timeout),
                 deadline: self.deadline,
@@ -221,6 +224,17 @@ fn close_first() -> impl TypedValueParser<Value = CloseFirst> {
     ])
 }
 
+fn retry() -> impl TypedValueParser<Value = Retry> {
+    words([
+        ("never", Retry::Never, "None; they count as `reset`"),
+        (
+            "idempotent",
+            Retry::Idempotent,
+            "GET, HEAD, OPTIONS, TRACE, PUT and DELETE; others count as `reset`",
+        ),
+    ])
+}
+
 /// Returns a parser for a fixed set of words. Each row contains a word, its value and its help.
 pub fn words<T: Copy + Send + Sync + 'static, const N: usize>(
     rows: [(&'static str, T, &'static str); N],
@@ -246,6 +260,10 @@ pub struct ConnectionArgs {
     /// Peer that closes connections first and enters TIME_WAIT; `reset` avoids TIME_WAIT
     #[arg(long, value_name = "WHO", value_parser = close_first(), default_value = "server")]
     pub close_first: CloseFirst,
+
+    /// Requests to send again, once, if the server closes their kept connection before it responds
+    #[arg(long, value_name = "WHICH", value_parser = retry(), default_value = "idempotent")]
+    pub retry: Retry,
 
     /// Source addresses to spread connections over, such as 127.0.0.2-127.0.0.200 [default: chosen
     /// by the kernel]

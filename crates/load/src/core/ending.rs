@@ -3,7 +3,7 @@
 
 use floodmark_record::Outcome;
 use floodmark_record::operation::OperationKind;
-use floodmark_record::plan::CloseFirst;
+use floodmark_record::plan::{CloseFirst, Retry};
 use floodmark_wire::{ReadError, Reader};
 
 use super::{Action, Core};
@@ -240,8 +240,9 @@ impl Core {
         self.ahead.held.lost = lost;
     }
 
-    /// Handles the end of the peer's stream.
-    pub(super) fn ended(&mut self, slot: Slot, now: Ns) {
+    /// Handles the end of the peer's stream. `was_sent` is false if the request was not passed to
+    /// the kernel before.
+    pub(super) fn ended(&mut self, slot: Slot, was_sent: bool, now: Ns) {
         let connection = &mut self.connections[slot as usize];
         match connection.state {
             ConnectionState::Busy => match connection.reader.end() {
@@ -250,7 +251,7 @@ impl Core {
                     self.shut(slot, CloseFirst::Client, now);
                     self.refill(now);
                 }
-                Ok(None) => self.lost(slot, failure::CLOSED_EARLY, now),
+                Ok(None) => self.lost(slot, was_sent, failure::CLOSED_EARLY, now),
                 Err(error) => self.malformed(slot, error.name(), now),
             },
             ConnectionState::Closing => {
@@ -265,25 +266,39 @@ impl Core {
         }
     }
 
-    /// Handles a broken connection.
-    pub(super) fn broken(&mut self, slot: Slot, (name, garbled): (&'static str, bool), now: Ns) {
+    /// Handles a broken connection. `was_sent` is false if the request was not passed to the kernel
+    /// before.
+    pub(super) fn broken(
+        &mut self,
+        slot: Slot,
+        was_sent: bool,
+        (name, garbled): (&'static str, bool),
+        now: Ns,
+    ) {
         let connection = &self.connections[slot as usize];
         match connection.state {
             ConnectionState::Busy if garbled || connection.reader.started() => {
                 self.malformed(slot, name, now)
             }
-            ConnectionState::Busy => self.lost(slot, name, now),
-            _ => self.ended(slot, now),
+            ConnectionState::Busy => self.lost(slot, was_sent, name, now),
+            _ => self.ended(slot, was_sent, now),
         }
     }
 
     /// Handles a connection that ended before the first byte of a response.
-    /// If the connection was established before the request was assigned, retries the request once.
-    /// A write that a check covers is not retried, because it could take effect twice.
-    fn lost(&mut self, slot: Slot, name: &'static str, now: Ns) {
+    /// If the connection was established before the request was assigned, the server may have
+    /// closed it because it was idle. The request is then retried once, unless it could take effect
+    /// twice (RFC 9110, section 9.2.2).
+    fn lost(&mut self, slot: Slot, was_sent: bool, name: &'static str, now: Ns) {
         let connection = &mut self.connections[slot as usize];
-        let is_write = self.judges[connection.moments.pick.group as usize].is_checked_write();
-        if (connection.used > 0 || connection.rested) && connection.retried.is_none() && !is_write {
+        let judge = &self.judges[connection.moments.pick.group as usize];
+        let is_repeatable = self.retry == Retry::Idempotent
+            && (judge.is_idempotent || !was_sent)
+            && !judge.is_checked_write();
+        if (connection.used > 0 || connection.rested)
+            && connection.retried.is_none()
+            && is_repeatable
+        {
             connection.retried = Some(name);
             connection.moments.sent = 0;
             self.in_flight -= 1;

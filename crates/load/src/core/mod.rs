@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 
 use floodmark_record::WorkerEnd;
 use floodmark_record::events::EndReason;
-use floodmark_record::plan::{CloseFirst, ConnectionUse, Plan};
+use floodmark_record::plan::{CloseFirst, ConnectionUse, Plan, Retry};
 
 use crate::arrivals::RequestSource;
 use crate::backend::{Completion, Route, Slot};
@@ -98,6 +98,7 @@ pub struct Core {
     /// Number of requests that a connection serves; `None` if the number is unlimited.
     uses: Option<u64>,
     close_first: CloseFirst,
+    retry: Retry,
     /// Whether the server closes a connection after a response that ends it. `None` until it has
     /// closed one in time or failed to.
     server_closes: Option<bool>,
@@ -163,6 +164,7 @@ impl Core {
             cap: share.connections(plan),
             uses: connection_uses(plan),
             close_first: plan.close_first,
+            retry: plan.retry,
             server_closes: None,
             timeout: (plan.timeout.as_nanos() as Ns).max(1),
             opening_unclaimed: 0,
@@ -273,12 +275,12 @@ impl Core {
             Completion::Connected { slot, at, sent } => self.connected(slot, at, sent, now),
             Completion::Reached { slot, at } => self.reached(slot, at),
             Completion::Ended { slot } => {
-                self.sent(slot, now);
-                self.ended(slot, now);
+                let was_sent = self.sent(slot, now);
+                self.ended(slot, was_sent, now);
             }
             Completion::Failed { slot, error } => {
-                self.sent(slot, now);
-                self.broken(slot, failure::broken(&error), now);
+                let was_sent = self.sent(slot, now);
+                self.broken(slot, was_sent, failure::broken(&error), now);
             }
             Completion::ConnectFailed { slot, error } => {
                 self.connect_failed(slot, failure::connect(&error), now);

@@ -164,13 +164,15 @@ impl Core {
         self.pressing.push_back(&mut self.connections, slot);
     }
 
-    /// Stores the time at which the slot's request was passed to the kernel.
+    /// Stores the time at which the slot's request was passed to the kernel. Returns whether this
+    /// time was already known.
     /// Does nothing if this time is already known or the request has ended.
     #[inline]
-    pub fn sent(&mut self, slot: Slot, now: Ns) {
+    pub fn sent(&mut self, slot: Slot, now: Ns) -> bool {
         let connection = &mut self.connections[slot as usize];
-        if connection.state != ConnectionState::Busy || connection.moments.sent != 0 {
-            return;
+        let was_sent = connection.moments.sent != 0;
+        if connection.state != ConnectionState::Busy || was_sent {
+            return was_sent;
         }
         connection.moments.sent = now;
         connection.deadline = now + self.timeout;
@@ -180,6 +182,7 @@ impl Core {
         } else {
             self.recorder.sent(&connection.moments, connection.length);
         }
+        was_sent
     }
 
     /// In the closed model, claims the next request, if any.

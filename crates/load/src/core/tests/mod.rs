@@ -9,7 +9,10 @@ mod world;
 use std::time::Duration;
 
 use floodmark_record::events::{EndReason, Phase};
-use floodmark_record::plan::{Arrivals as Spacing, CloseFirst, ConnectionUse, Model, Plan, Target};
+use floodmark_record::plan::{
+    Arrivals as Spacing, CloseFirst, ConnectionUse, Model, Plan, RequestPlan, Retry,
+    Target,
+};
 use floodmark_record::{Counts, SecondRow, TimeKind};
 use proptest::prelude::*;
 
@@ -61,6 +64,8 @@ prop_compose! {
         warmup_s in prop_oneof![Just(0.0), 0.01f64..0.5],
         further in 0u8..3,
         hold in any::<bool>(),
+        method in prop_oneof![Just("GET"), Just("POST")],
+        retry in prop_oneof![Just(Retry::Never), Just(Retry::Idempotent)],
         weights in proptest::collection::vec(1u32..4, 0..3),
     ) -> Plan {
         let plan = match (open, duration_s) {
@@ -78,6 +83,8 @@ prop_compose! {
             connections,
             connection_use,
             close_first,
+            retry,
+            request: RequestPlan { method: method.to_owned(), ..plan.request },
             timeout: Duration::from_secs_f64(timeout_s),
             drain,
             warmup: Duration::from_secs_f64(warmup_s),
@@ -129,6 +136,7 @@ proptest! {
         prop_assert_eq!(lab.times(TimeKind::Error).count(),
             counts.rejected + counts.wrong + counts.malformed + counts.reset + counts.connect_failed);
         prop_assert_eq!(world.sends - before, counts.sent + counts.reconnects);
+        prop_assert!(plan.retry == Retry::Idempotent || counts.reconnects == 0);
         if let Some(n) = plan.request_limit() {
             prop_assert!(counts.intended <= n);
             if !interrupted && reason == EndReason::Completed && (plan.drain || !plan.is_open()) {
@@ -313,4 +321,51 @@ fn reuses_the_most_recent_connection_first() {
     core.actions.clear();
     core.turn(start + 3 * MS);
     assert_eq!(core.actions, [super::Action::Send { slot: 1 }]);
+}
+
+/// Returns the counts of two requests on one connection, which ends before the second response.
+/// `sent` is whether the second request is passed to the kernel before the connection ends.
+fn counts_after_loss(method: &str, retry: Retry, sent: bool) -> Counts {
+    let mut plan = open_plan(Spacing::Constant, 1000.0, None, Some(2));
+    plan.request.method = method.to_owned();
+    plan.retry = retry;
+    let (mut lab, start) = by_hand(&plan);
+    let core = &mut lab.core;
+    connect(core, start);
+    send(core, start);
+    response(core, start);
+    core.turn(start + MS);
+    if sent {
+        send(core, start + MS);
+    }
+    core.on(Completion::Ended { slot: 0 }, start + MS);
+    if core.connections[0].retried.is_some() {
+        connect(core, start + MS);
+        response(core, start + MS);
+    }
+    assert!(core.finished());
+    lab.gather();
+    lab.end(start + 2 * MS, 2 * MS).counts
+}
+
+#[test]
+fn retries_only_requests_that_cannot_take_effect_twice() {
+    for (method, retry, sent, is_retried) in [
+        ("GET", Retry::Idempotent, true, true),
+        ("DELETE", Retry::Idempotent, true, true),
+        ("POST", Retry::Idempotent, true, false),
+        ("PATCH", Retry::Idempotent, true, false),
+        ("POST", Retry::Idempotent, false, true),
+        ("GET", Retry::Never, true, false),
+        ("POST", Retry::Never, false, false),
+    ] {
+        let counts = counts_after_loss(method, retry, sent);
+        let (retried, reset) = (u64::from(is_retried), u64::from(!is_retried));
+        assert_eq!(counts.balance(), Ok(()));
+        assert_eq!(
+            (counts.ok, counts.reconnects, counts.reset),
+            (1 + retried, retried, reset),
+            "{method}, {retry:?}, sent: {sent}"
+        );
+    }
 }
