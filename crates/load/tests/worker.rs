@@ -7,7 +7,7 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -36,6 +36,8 @@ on_both_backends! {
     the_warm_up_is_counted_separately
     the_file_of_kept_responses_contains_every_number
     each_close_between_requests_costs_one_reconnect
+    sends_no_post_twice
+    counts_responses_to_unfinished_uploads
     accepts_close_delimited_responses_with_every_kind_of_close
 }
 
@@ -426,6 +428,59 @@ fn each_close_between_requests_costs_one_reconnect(backend: Backend) {
     assert_eq!((counts.sent, counts.ok), (300, 300));
     assert!((95..=100).contains(&counts.reconnects), "{counts:?}");
     assert_eq!(run.end.connects, 2 + counts.reconnects);
+}
+
+fn sends_no_post_twice(backend: Backend) {
+    let executed = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&executed);
+    // Execute four requests per connection, but respond only to three.
+    let address = serve(move |mut stream, _| {
+        for number in 0..4 {
+            if !read_request(&mut stream) {
+                return;
+            }
+            count.fetch_add(1, Ordering::Relaxed);
+            if number < 3 && stream.write_all(RESPONSE).is_err() {
+                return;
+            }
+        }
+    });
+    let mut plan = closed_plan(2, 40);
+    plan.request.method = "POST".to_owned();
+    let counts = run(to(backend, address, plan)).end.counts;
+    let outcomes = counts.ok + counts.reset;
+    assert_eq!((counts.sent, outcomes, counts.reconnects), (40, 40, 0));
+    assert!((9..=10).contains(&counts.reset), "{counts:?}");
+    assert_eq!(executed.load(Ordering::Relaxed), 40);
+}
+
+/// The server responds as soon as it has read the start of a request, and then either closes the
+/// connection or reads nothing more.
+fn counts_responses_to_unfinished_uploads(backend: Backend) {
+    for (response, closes) in [
+        (
+            &b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n"[..],
+            true,
+        ),
+        (RESPONSE, false),
+    ] {
+        let address = serve(move |mut stream, _| {
+            let _ = stream.read(&mut [0; 1000]);
+            let _ = stream.write_all(response);
+            if !closes {
+                thread::sleep(Duration::from_secs(10));
+            }
+        });
+        let mut plan = closed_plan(2, 20);
+        plan.request.method = "POST".to_owned();
+        plan.request.body = vec![b'x'; 8_000_000].into();
+        let run = run(to(backend, address, plan));
+        let counts = &run.end.counts;
+        let (ok, wrong) = if closes { (0, 20) } else { (20, 0) };
+        assert_eq!((counts.ok, counts.wrong, counts.sent), (ok, wrong, 20));
+        assert_eq!(counts.reconnects, 0);
+        assert_eq!(run.end.connects, 20);
+    }
 }
 
 fn accepts_close_delimited_responses_with_every_kind_of_close(backend: Backend) {

@@ -186,12 +186,34 @@ impl Epoll {
             // A refused handshake would fail with ECONNREFUSED. This connection was established and
             // then closed immediately.
             Err(error) if matches!(error.raw_os_error(), Some(libc::ECONNRESET | libc::EPIPE)) => {
-                entry.pending = None;
                 self.connected(slot, at, true);
                 self.report_early(Completion::Failed { slot, error });
                 Ok(())
             }
             Err(e) => Err(e),
+        }
+    }
+
+    /// Handles a failed write. The server may have responded before it closed the connection, so
+    /// first reports what can be read.
+    fn write_failed(&mut self, slot: Slot, error: io::Error) -> SocketEvent {
+        let failed = Completion::Failed { slot, error };
+        match self.receive(slot) {
+            Ok((n, at)) if n > 0 => {
+                self.report_early(failed);
+                SocketEvent::Received(n, at)
+            }
+            _ => SocketEvent::Other(failed),
+        }
+    }
+
+    /// Returns the completion for bytes at the start of the read buffer.
+    fn received(&self, slot: Slot, n: usize, at: Option<Ns>) -> Completion<'_> {
+        Completion::Received {
+            slot,
+            data: &self.buffer[..n],
+            at,
+            is_sending: self.slots[slot as usize].pending.is_some(),
         }
     }
 
@@ -226,7 +248,7 @@ impl Epoll {
             && entry.pending.is_some()
             && let Err(error) = entry.push_pending()
         {
-            return SocketEvent::Other(Completion::Failed { slot, error });
+            return self.write_failed(slot, error);
         }
         if !flags.intersects(EventFlags::IN | END) {
             return SocketEvent::Nothing;
@@ -257,15 +279,18 @@ impl IoBackend for Epoll {
         let sent = if entry.pending.is_none() {
             entry.send(bytes)
         } else {
-            // The server responded before it had read the whole previous request.
-            // No further request can use this connection.
+            // Bytes sent earlier, such as a TLS alert, are still pending.
             Err(io::Error::from_raw_os_error(libc::EPIPE))
         };
         match sent {
             Ok(n) if n == bytes.len() => {}
             Ok(n) => entry.pending = Some((Rc::clone(bytes), n)),
-            Err(e) if refused_for_now(&e) => entry.pending = Some((Rc::clone(bytes), 0)),
-            Err(error) => self.report_early(Completion::Failed { slot, error }),
+            Err(error) => {
+                entry.pending = Some((Rc::clone(bytes), 0));
+                if !refused_for_now(&error) {
+                    self.report_early(Completion::Failed { slot, error });
+                }
+            }
         }
     }
 
@@ -312,7 +337,14 @@ impl IoBackend for Epoll {
         if !self.early.is_empty()
             && let Some(early) = self.early.take(|slot| slots[slot as usize].generation)
         {
-            return Some(early);
+            let Completion::Failed { slot, error } = early else {
+                return Some(early);
+            };
+            return match self.write_failed(slot, error) {
+                SocketEvent::Received(n, at) => Some(self.received(slot, n, at)),
+                SocketEvent::Other(completion) => Some(completion),
+                SocketEvent::Nothing => None,
+            };
         }
         while let Some(event) = self.events.get(self.at) {
             let (token, flags) = (event.data.u64(), event.flags);
@@ -335,10 +367,7 @@ impl IoBackend for Epoll {
             self.at += usize::from(!again);
             match found {
                 SocketEvent::Nothing => {}
-                SocketEvent::Received(n, at) => {
-                    let data = &self.buffer[..n];
-                    return Some(Completion::Received { slot, data, at });
-                }
+                SocketEvent::Received(n, at) => return Some(self.received(slot, n, at)),
                 SocketEvent::Other(completion) => return Some(completion),
             }
         }
@@ -356,7 +385,8 @@ impl EpollSlot {
         }
     }
 
-    /// Sends as much of the remaining request as the socket accepts.
+    /// Sends as much of the remaining request as the socket accepts. If that fails, the request
+    /// stays pending.
     fn push_pending(&mut self) -> io::Result<()> {
         let Some((bytes, done)) = self.pending.take() else {
             return Ok(());
@@ -364,8 +394,12 @@ impl EpollSlot {
         match self.send(&bytes[done..]) {
             Ok(n) if done + n == bytes.len() => {}
             Ok(n) => self.pending = Some((bytes, done + n)),
-            Err(e) if refused_for_now(&e) => self.pending = Some((bytes, done)),
-            Err(e) => return Err(e),
+            Err(error) => {
+                self.pending = Some((bytes, done));
+                if !refused_for_now(&error) {
+                    return Err(error);
+                }
+            }
         }
         Ok(())
     }

@@ -27,7 +27,14 @@ const CLOSE_GRACE: Ns = 200_000_000;
 const LONG_HANDSHAKE: Ns = 1_000_000_000;
 
 impl Core {
-    pub(super) fn received(&mut self, slot: Slot, data: &[u8], at: Option<Ns>, now: Ns) {
+    pub(super) fn received(
+        &mut self,
+        slot: Slot,
+        data: &[u8],
+        at: Option<Ns>,
+        is_sending: bool,
+        now: Ns,
+    ) {
         let connection = &mut self.connections[slot as usize];
         let group = connection.moments.pick.group;
         // If the timestamp is outside `sent..=now`, the wall clock has been changed. Use `now`
@@ -98,6 +105,12 @@ impl Core {
                     (false, false) => Some(&[][..]),
                 };
                 self.responded(slot, response.status, unread, at, now);
+                if is_sending {
+                    // The server responded before it read the whole request. The rest would delay
+                    // the next request, so stop sending it (RFC 9112, section 9.3).
+                    self.shut(slot, CloseFirst::Client, now);
+                    return self.refill(now);
+                }
                 if !is_out_of_step {
                     return self.go_on(slot, response.keep_alive, now);
                 }

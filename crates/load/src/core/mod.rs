@@ -268,9 +268,14 @@ impl Core {
     #[inline]
     pub fn on(&mut self, completion: Completion<'_>, now: Ns) {
         match completion {
-            Completion::Received { slot, data, at } => {
+            Completion::Received {
+                slot,
+                data,
+                at,
+                is_sending,
+            } => {
                 self.sent(slot, now);
-                self.received(slot, data, at, now);
+                self.received(slot, data, at, is_sending, now);
             }
             Completion::Connected { slot, at, sent } => self.connected(slot, at, sent, now),
             Completion::Reached { slot, at } => self.reached(slot, at),

@@ -55,8 +55,9 @@ pub struct Secured<B> {
     records: Vec<u8>,
     /// The plaintext of the last received bytes.
     plain: Vec<u8>,
-    /// Timestamp of the last received bytes.
-    stamped: Option<Ns>,
+    /// Timestamp of the last received bytes, and whether the socket had not accepted the whole
+    /// request when they arrived.
+    arrival: (Option<Ns>, bool),
     usage: TlsUse,
     /// Connections on which the server sent close_notify before the last wait, and those on which
     /// it has done so since then.
@@ -84,7 +85,7 @@ impl<B: IoBackend> Secured<B> {
             events: VecDeque::new(),
             records: Vec::with_capacity(RECEIVED),
             plain: Vec::with_capacity(RECEIVED),
-            stamped: None,
+            arrival: (None, false),
             usage: TlsUse::default(),
             leaving: Default::default(),
         }
@@ -160,9 +161,13 @@ impl<B: IoBackend> Secured<B> {
     /// Handles the result of decrypting bytes that arrived after the handshake.
     fn handle_data(&mut self, slot: Slot, received: Result<(), TlsFailure>) {
         if !self.plain.is_empty() {
-            let (data, at) = (&[], self.stamped);
-            self.events
-                .push_back(Completion::Received { slot, data, at });
+            let (at, is_sending) = self.arrival;
+            self.events.push_back(Completion::Received {
+                slot,
+                data: &[],
+                at,
+                is_sending,
+            });
         }
         let entry = &mut self.slots[slot as usize];
         if let Err(failure) = received {
@@ -252,9 +257,18 @@ impl<B: IoBackend> IoBackend for Secured<B> {
         loop {
             match self.events.pop_front() {
                 // All plaintext in this buffer arrived with the last received bytes.
-                Some(Completion::Received { slot, at, .. }) => {
-                    let data = &self.plain;
-                    return Some(Completion::Received { slot, data, at });
+                Some(Completion::Received {
+                    slot,
+                    at,
+                    is_sending,
+                    ..
+                }) => {
+                    return Some(Completion::Received {
+                        slot,
+                        data: &self.plain,
+                        at,
+                        is_sending,
+                    });
                 }
                 Some(event) => return Some(event),
                 None => {}
@@ -266,11 +280,16 @@ impl<B: IoBackend> IoBackend for Secured<B> {
                 Completion::ConnectFailed { slot, error } => {
                     return Some(Completion::ConnectFailed { slot, error });
                 }
-                Completion::Received { slot, data, at } => {
+                Completion::Received {
+                    slot,
+                    data,
+                    at,
+                    is_sending,
+                } => {
                     let Some(connection) = &mut self.slots[slot as usize].connection else {
                         continue;
                     };
-                    self.stamped = at;
+                    self.arrival = (at, is_sending);
                     self.usage.wire_bytes_received += data.len() as u64;
                     self.plain.clear();
                     let (records, plain) = (&mut self.records, &mut self.plain);

@@ -110,7 +110,7 @@ impl Driver {
             Completion::ConnectFailed { slot, error } => {
                 (Seen::ConnectFailed(slot, error.raw_os_error()), None)
             }
-            Completion::Received { slot, data, at } => {
+            Completion::Received { slot, data, at, .. } => {
                 self.stamp = at;
                 (Seen::Received(slot, data.to_vec()), None)
             }

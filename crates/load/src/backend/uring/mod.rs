@@ -209,8 +209,7 @@ impl IoBackend for Uring {
 
     fn send(&mut self, slot: Slot, bytes: &SharedBytes) {
         if self.slots[slot as usize].sending {
-            // The server responded before it had read the whole previous request.
-            // No further request can use this connection.
+            // Bytes sent earlier, such as a TLS alert, are still pending.
             let error = io::Error::from_raw_os_error(libc::EPIPE);
             return self.report_early(Completion::Failed { slot, error });
         }
@@ -309,7 +308,12 @@ impl IoBackend for Uring {
                 RingEvent::Received(slot, id, bytes, at) => {
                     self.lent = Some(id);
                     let data = &self.buffers.filled(id, bytes.end)[bytes.start..];
-                    return Some(Completion::Received { slot, data, at });
+                    return Some(Completion::Received {
+                        slot,
+                        data,
+                        at,
+                        is_sending: self.slots[slot as usize].sending,
+                    });
                 }
                 RingEvent::Other(completion) => return Some(completion),
             }

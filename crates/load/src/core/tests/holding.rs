@@ -61,6 +61,7 @@ fn uses_held_connections_in_turn() {
                 slot,
                 data,
                 at: None,
+                is_sending: false,
             },
             at + 1,
         );

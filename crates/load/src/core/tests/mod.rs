@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use floodmark_record::events::{EndReason, Phase};
 use floodmark_record::plan::{
-    Arrivals as Spacing, CloseFirst, ConnectionUse, Model, Plan, RequestPlan, Retry,
-    Target,
+    Arrivals as Spacing, CloseFirst, ConnectionUse, Model, Plan, RequestPlan, Retry, Target,
 };
 use floodmark_record::{Counts, SecondRow, TimeKind};
 use proptest::prelude::*;
@@ -225,6 +224,7 @@ pub(super) fn response(core: &mut Core, at: Ns) {
             slot: 0,
             data,
             at: None,
+            is_sending: false,
         },
         at,
     );
@@ -314,6 +314,7 @@ fn reuses_the_most_recent_connection_first() {
                 slot,
                 data,
                 at: None,
+                is_sending: false,
             },
             start + 2 * MS + 1,
         );

@@ -21,9 +21,13 @@ const UNTIL_CLOSE: &[u8] = b"HTTP/1.1 200 OK\r\n\r\nuntil the end";
 const BUSY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n";
 
 enum Happening {
-    Connected { sent: bool },
+    Connected {
+        sent: bool,
+    },
     Refused(i32),
     Data(Vec<u8>),
+    /// A response before the end of the request.
+    Early,
     End,
     Broke(i32),
 }
@@ -33,6 +37,8 @@ struct SimulatedSocket {
     generation: u32,
     open: bool,
     standing: bool,
+    /// Whether the server responded before the end of a request.
+    is_spoiled: bool,
 }
 
 /// The servers and the network that a core talks to.
@@ -104,6 +110,7 @@ impl World {
                 Action::Send { slot } => {
                     let socket = &self.sockets[slot as usize];
                     assert!(socket.standing, "sent without a connection");
+                    assert!(!socket.is_spoiled, "sent after an incomplete request");
                     self.sends += 1;
                     self.leaving.push((slot, socket.generation));
                 }
@@ -140,6 +147,7 @@ impl World {
         let socket = &mut self.sockets[slot as usize];
         assert!(!socket.open, "opened twice");
         socket.open = true;
+        socket.is_spoiled = false;
     }
 
     fn refuse(&mut self, slot: Slot) {
@@ -189,7 +197,7 @@ impl World {
         let at = sent + self.some_time();
         let later = at + self.some_time();
         let data = |bytes: &[u8]| Happening::Data(bytes.to_vec());
-        let kind = self.below(if self.hostile { 24 } else { 4 });
+        let kind = self.below(if self.hostile { 25 } else { 4 });
         match kind {
             0..3 => self.plan(at, slot, data(WHOLE)),
             3 => {
@@ -243,6 +251,7 @@ impl World {
                 self.plan(at, slot, data(b"HTTP/1.1 100 Continue\r\n\r\n"));
                 self.plan(later, slot, Happening::End);
             }
+            21 => self.plan(at, slot, Happening::Early),
             _ => self.plan(at, slot, data(WHOLE)),
         }
         if last && kind < 4 {
@@ -301,9 +310,22 @@ impl World {
                         slot,
                         data: &data,
                         at: None,
+                        is_sending: false,
                     },
                     now,
                 ),
+                Happening::Early => {
+                    socket.is_spoiled = true;
+                    core.on(
+                        Completion::Received {
+                            slot,
+                            data: WHOLE,
+                            at: None,
+                            is_sending: true,
+                        },
+                        now,
+                    );
+                }
                 Happening::End => core.on(Completion::Ended { slot }, now),
                 Happening::Broke(errno) => {
                     let error = error(errno);
