@@ -22,6 +22,7 @@ use crate::fold::fold_with;
 use crate::readback::SetReader;
 use crate::run_events::{client_failure, interruption};
 use crate::server_log::ServerLog;
+use crate::sizing::sized_plan;
 use floodmark_workers::{self as workers, AgentsSetting, WorkerFailure};
 
 /// Callback for each event as it occurs. The live view uses such a callback.
@@ -157,13 +158,14 @@ impl Attempts<'_> {
         directory: &mut Directory,
         listener: &mut Listener<'_>,
     ) -> Option<WorkerFailure> {
+        let plan = sized_plan(self, first_number);
         for attempt in 0..self.attempts {
             let run = RunId {
                 attempt: self.run.attempt + attempt,
                 ..self.run.clone()
             };
             let begin = Instant::now();
-            let end = self.attempt(&run, first_number, directory, listener);
+            let end = self.attempt(&run, &plan, first_number, directory, listener);
             let exit = self.exits.and_then(|exits| exits.describe(begin));
             let cut_short = exit.or(end.interruption);
             let last = cut_short.is_some() || self.stop.is_set() || directory.failure().is_some();
@@ -184,11 +186,12 @@ impl Attempts<'_> {
     fn attempt(
         &self,
         run: &RunId,
+        plan: &Plan,
         first_number: &mut u64,
         directory: &mut Directory,
         listener: &mut Listener<'_>,
     ) -> LoadEnd {
-        let mut plan = self.planned.plan.clone();
+        let mut plan = plan.clone();
         plan.seed = plan.seed.wrapping_add(u64::from(run.attempt) - 1);
         let began = Event::RunBegan {
             run: run.clone(),

@@ -23,6 +23,7 @@ mod result_events;
 mod run_events;
 mod run_figures;
 pub mod server_log;
+mod sizing;
 
 pub use attempt::{Attempts, Listener, finish};
 pub use attempt_monitor::{ExitMonitor, Monitoring};

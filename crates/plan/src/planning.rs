@@ -2,6 +2,7 @@
 //! limits.
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use floodmark_load::budget::{self, Offer, SocketLocation};
 use floodmark_load::judge::score;
@@ -32,6 +33,9 @@ pub const MAX_THREADS: u64 = 1024;
 pub struct Planned {
     /// The plan.
     pub plan: Plan,
+    /// Whether a short load may determine the number of connections, because the user gave none.
+    /// The plan then contains the maximum.
+    pub sizes_connections: bool,
     /// Trusted certificate authorities, if the plan verifies certificates.
     pub anchors: Vec<TrustAnchor>,
     /// Lines to print before the run.
@@ -122,6 +126,7 @@ pub fn plan(
     remarks.extend_from_slice(&notices);
     remarks.extend(remark);
     Ok(Planned {
+        sizes_connections: sizes_connections(spec, &plan),
         plan,
         anchors,
         remarks,
@@ -275,6 +280,21 @@ fn connections(spec: &PlanSpec, plan: &Plan, offer: &Offer) -> Result<u32, Strin
             Ok(most.clamp(1, MAX_CONNECTIONS) as u32)
         }
     }
+}
+
+/// Returns whether a short load before the first measurement may determine the number of
+/// connections. Such a load is not sent if the user limits the number of requests, if a check counts
+/// all requests, or with `--warmup 0s`.
+fn sizes_connections(spec: &PlanSpec, plan: &Plan) -> bool {
+    let load = &spec.load;
+    let has_no_warmup = load.warmup == Some(Warmup::Before(Duration::ZERO));
+    plan.is_open()
+        && load.connections.is_none()
+        && load.burst.is_none()
+        && plan.connection_use == ConnectionUse::Kept
+        && plan.request_limit().is_none()
+        && plan.check.is_none()
+        && !has_no_warmup
 }
 
 fn request(spec: &PlanSpec) -> Result<RequestPlan, String> {

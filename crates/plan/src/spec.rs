@@ -46,8 +46,8 @@ impl Origin {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct LoadSpec {
-    /// Total number of connections; with a rate, the maximum number. Default: 50; with a rate,
-    /// limited only by ports and open files.
+    /// Total number of connections; with a rate, the maximum number. Default: 50; with a rate, what
+    /// a short load before the first measurement shows to be necessary, at least 50.
     #[serde(deserialize_with = "content::count::<_, 1, MAX_CONNECTIONS>")]
     #[schemars(with = "Count<1, MAX_CONNECTIONS>")]
     pub connections: Option<u64>,

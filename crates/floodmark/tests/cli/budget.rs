@@ -1,9 +1,13 @@
-//! Tests that floodmark refuses loads that need more ports or files than the host allows.
+//! Tests of the number of connections: the default at a rate, and loads that need more ports or
+//! files than the host allows.
 
 use std::fs;
 
+use floodmark_truth::Scenario;
+use floodmark_truth::scenario::Service;
+
 use crate::support::hostile::Listener;
-use crate::support::{code, run, text};
+use crate::support::{code, load, run, text, truth};
 
 fn refused(listener: &Listener, arguments: &[&str]) -> String {
     let mut all = vec!["load", &listener.url];
@@ -59,4 +63,19 @@ fn refuses_a_rate_beyond_the_ports() {
 fn refuses_more_connections_than_ports_or_files() {
     let printed = refused(&Listener::silent(), &["-c", "999999"]);
     assert!(printed.contains("999,999 connections need"), "{printed}");
+}
+
+#[test]
+fn a_rate_uses_the_connections_that_littles_law_requires() {
+    let (_server, url) = truth(Scenario::from(Service::Fixed { delay_us: 200_000 }));
+    let connections = |arguments: &[&str]| {
+        let load = load(&url, &[&["-r", "400", "-d", "500ms"], arguments].concat());
+        load.ends_with(0);
+        load.run().plan.connections
+    };
+    // 80 requests are in flight. The p99 of a disturbed host is longer than 200 ms.
+    let sized = connections(&[]);
+    assert!((160..320).contains(&sized), "{sized}");
+    assert_eq!(connections(&["-c", "70"]), 70);
+    assert!(connections(&["--warmup", "0s"]) > 1_000);
 }

@@ -92,7 +92,7 @@ fn a_ramp_follows_its_schedule() {
 #[test]
 fn steps_have_rows_that_add_up() {
     // Rows of the series end at step boundaries, here every 1/3 s instead of every second.
-    let (load, log) = against_truth(&["--steps", "300,0,900", "-d", "1s"]);
+    let (load, log) = against_truth(&["--steps", "300,0,900", "-d", "1s", "-c", "100"]);
     let first = (0..100).map(|k| f64::from(k) / 300.0);
     let last = (0..300).map(|k| 2.0 / 3.0 + f64::from(k) / 900.0);
     on_time(&load, &log, &first.chain(last).collect::<Vec<_>>());
@@ -120,7 +120,7 @@ fn steps_have_rows_that_add_up() {
 fn poisson_steps_are_the_same_for_the_same_seed() {
     let counted = |seed: &str| {
         let steps = ["--steps", "400:500ms,100:500ms", "--arrivals", "poisson"];
-        let (load, _) = against_truth(&[&steps[..], &["--seed", seed]].concat());
+        let (load, _) = against_truth(&[&steps[..], &["-c", "100", "--seed", seed]].concat());
         assert_eq!(
             load.run().plan.schedule().map(Schedule::arrivals),
             Some(Arrivals::Poisson)
@@ -138,7 +138,14 @@ fn a_warm_up_uses_the_first_rate() {
     let (server, url) = truth(Scenario::default());
     let load = load(
         &url,
-        &["--steps", "200:500ms,400:500ms", "--warmup", "500ms"],
+        &[
+            "--steps",
+            "200:500ms,400:500ms",
+            "--warmup",
+            "500ms",
+            "-c",
+            "100",
+        ],
     );
     load.ends_with(0);
     let run = load.run();

@@ -64,7 +64,7 @@ fn closed_model_sends_the_requested_number() {
 
 #[test]
 fn a_rate_and_a_duration_give_the_number_of_requests() {
-    let (load, _) = agree(&["-r", "500", "-d", "2s", "-t", "2"]);
+    let (load, _) = agree(&["-r", "500", "-d", "2s", "-t", "2", "-c", "100"]);
     assert_eq!(load.counts().intended, 1000);
     assert_eq!(load.run().plan.request_limit(), None);
     let (load, _) = agree(&["-r", "400", "-n", "333"]);
@@ -143,7 +143,7 @@ fn counts_the_warm_up_separately() {
     assert_eq!(load.counts().intended, 500);
     assert!(warmup.requests.ok > 0 && (0.3..20.0).contains(&warmup.duration_s));
     assert_eq!(log.totals.requests, 500 + warmup.requests.sent);
-    let (load, _) = agree(&["-r", "200", "-d", "1s", "--warmup", "500ms"]);
+    let (load, _) = agree(&["-r", "200", "-d", "1s", "--warmup", "500ms", "-c", "100"]);
     assert_eq!(load.counts().intended, 200);
     assert_eq!(load.run().warmup.as_ref().unwrap().requests.intended, 100);
 }

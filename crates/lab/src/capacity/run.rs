@@ -448,6 +448,7 @@ impl CapacitySession<'_, '_> {
         let planned = Planned {
             plan,
             anchors: self.run.closed.anchors.clone(),
+            sizes_connections: false,
             remarks: Vec::new(),
             notices: Vec::new(),
         };

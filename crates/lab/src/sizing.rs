@@ -1,0 +1,153 @@
+//! Chooses the number of connections of an open-model load for which the user gave none.
+
+use std::time::Duration;
+
+use floodmark_plan::Planned;
+use floodmark_record::plan::{
+    DEFAULT_CONNECTIONS, FiguresOf, Length, Model, Plan, Schedule, Spacing,
+};
+use floodmark_record::run::Run;
+use floodmark_record::units::Rate;
+use floodmark_record::worker_input::WorkerInput;
+use floodmark_record::{Event, WorkerEnd};
+use floodmark_workers as workers;
+
+use crate::attempt::Attempts;
+use crate::fold::JoinedRun;
+
+/// Length of the load that shows the response times.
+const LENGTH: Duration = Duration::from_millis(500);
+
+/// Number of connections for each request in flight, so that a short stall of the server does not
+/// make requests wait for a connection.
+const HEADROOM: f64 = 2.0;
+
+/// Returns the plan of a load with the number of connections that it needs. Unless the user gave a
+/// number, sends a short load at the initial rate first. `first_number` is the next free request
+/// number.
+pub(crate) fn sized_plan(attempts: &Attempts<'_>, first_number: &mut u64) -> Plan {
+    let Planned {
+        plan,
+        sizes_connections,
+        ..
+    } = attempts.planned;
+    let is_own = attempts.client.is_none() && attempts.agents.is_none();
+    let short = short_load(plan).filter(|_| *sizes_connections && is_own);
+    let run = short.and_then(|short| measure(attempts, short, first_number));
+    let connections = run.map(|run| needed(&run, plan));
+    Plan {
+        connections: connections.unwrap_or(plan.connections),
+        ..plan.clone()
+    }
+}
+
+/// Converts a plan into a short load at its initial rate. Returns `None` if this rate is 0 or
+/// unknown.
+fn short_load(plan: &Plan) -> Option<Plan> {
+    let rate = plan.schedule()?.first_per_s().and_then(Rate::new)?;
+    let schedule = Schedule::Constant {
+        rate,
+        spacing: Spacing::Constant,
+        length: Length::Duration(LENGTH),
+    };
+    Some(Plan {
+        model: Model::Open {
+            schedule,
+            hold: false,
+        },
+        connections: plan.connections.min(DEFAULT_CONNECTIONS),
+        warmup: Duration::ZERO,
+        figures_of: FiguresOf::Whole,
+        drain: true,
+        ..plan.clone()
+    })
+}
+
+/// Sends the load without recording it. Returns `None` if that fails, because the load that follows
+/// then fails for the same reason.
+fn measure(attempts: &Attempts<'_>, plan: Plan, first_number: &mut u64) -> Option<Run> {
+    let mut run = JoinedRun::new(attempts.run.clone(), plan.clone());
+    let input = WorkerInput::new(plan, *first_number, attempts.planned.anchors.clone());
+    let sent = workers::run(attempts.side, &input, attempts.stop, |event| {
+        if let Event::End(WorkerEnd { next_number, .. }) = &event {
+            *first_number = *next_number;
+        }
+        run.take(&event);
+    });
+    sent.ok().map(|()| run.finish())
+}
+
+/// Returns the number of connections for `plan` according to Little's law: twice the number of
+/// requests in flight at the highest rate, if each takes as long as the p99 service time of `run`.
+fn needed(run: &Run, plan: &Plan) -> u32 {
+    let service_s = match run.requests.timed_out {
+        0 => run.service_time_us.p99.unwrap_or(0.0) / 1e6,
+        _ => plan.timeout.as_secs_f64(),
+    };
+    let peak_per_s = plan.schedule().map_or(0.0, Schedule::peak_per_s);
+    let connections = (HEADROOM * peak_per_s * service_s).ceil() as u32;
+    connections.max(DEFAULT_CONNECTIONS).min(plan.connections)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::net::SocketAddr;
+
+    use floodmark_record::events::RunId;
+    use floodmark_record::plan::Ramp;
+    use floodmark_record::times::Times;
+
+    use super::*;
+
+    #[test]
+    fn uses_twice_the_requests_in_flight_at_the_highest_rate() {
+        let schedule = |from_per_s, to_per_s| Schedule::Ramp {
+            ramp: Ramp {
+                from_per_s,
+                to_per_s,
+                duration_s: 1.0,
+            },
+            spacing: Spacing::Constant,
+        };
+        let address: SocketAddr = ([127, 0, 0, 1], 80).into();
+        let plan = Plan {
+            model: Model::Open {
+                schedule: schedule(100.0, 1000.0),
+                hold: false,
+            },
+            connections: 20_000,
+            ..Plan::of(address.into())
+        };
+        let short = short_load(&plan).unwrap();
+        assert_eq!((short.rate_per_s(), short.connections), (Some(100.0), 50));
+        let with_p99 = |p99: Option<f64>, timed_out| {
+            let id = RunId {
+                system: "server".to_owned(),
+                workload: "GET /".to_owned(),
+                trial: None,
+                setting: BTreeMap::new(),
+                process: 1,
+                attempt: 1,
+            };
+            let mut run = JoinedRun::new(id, short.clone()).finish();
+            run.service_time_us = Times {
+                p99,
+                ..Times::default()
+            };
+            run.requests.timed_out = timed_out;
+            needed(&run, &plan)
+        };
+        assert_eq!(with_p99(Some(100_000.0), 0), 200);
+        assert_eq!(with_p99(Some(1_000.0), 0), 50);
+        assert_eq!(with_p99(None, 0), 50);
+        assert_eq!(with_p99(Some(1_000.0), 1), 10_000, "the timeout is 5 s");
+        assert_eq!(with_p99(Some(60e6), 0), 20_000);
+    }
+
+    #[test]
+    fn a_closed_load_is_not_sized() {
+        let address: SocketAddr = ([127, 0, 0, 1], 80).into();
+        assert!(short_load(&Plan::of(address.into())).is_none());
+    }
+}
