@@ -136,7 +136,11 @@ pub fn validity(run: &Run, cpus: u32, expected: &[String]) -> Validity {
     };
     let mut notes = agents::notes(run);
     notes.extend(crate::notes::notes(judged));
-    let server = || nothing_ok(run).or_else(|| stopped_responding(run));
+    let server = || {
+        nothing_ok(run)
+            .or_else(|| stopped_responding(run))
+            .or_else(|| nothing_in_time(run))
+    };
     client.judge(server, notes)
 }
 
@@ -244,6 +248,14 @@ fn nothing_ok(run: &Run) -> Option<Reason> {
         .chain(run.request_errors().map(error))
         .max_by_key(|(_, n)| *n);
     (counts.ok == 0).then_some(Reason::NothingOk { mostly })
+}
+
+/// Reports that the run was shorter than all responses.
+fn nothing_in_time(run: &Run) -> Option<Reason> {
+    let sending_s = run.sending_s;
+    let is_limited_by_time = run.plan.request_limit().is_none();
+    (is_limited_by_time && run.throughput_per_s == Some(0.0))
+        .then_some(Reason::NothingInTime { sending_s })
 }
 
 /// Reports that the server stopped responding.

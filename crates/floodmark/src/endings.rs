@@ -64,7 +64,10 @@ pub fn server_fault(run: &Run) -> Option<Ending> {
             let most_frequent = run.errors.iter().max_by_key(|(_, n)| **n);
             let error = match most_frequent {
                 Some((name, _)) => name.replace('_', " "),
-                None => format!("timeout after {} s", run.plan.timeout.as_secs_f64()),
+                None if run.requests.timed_out > 0 => {
+                    format!("timeout after {} s", run.plan.timeout.as_secs_f64())
+                }
+                None => "requests were still in flight at the end".to_owned(),
             };
             fault(format!(
                 "no complete response ({error}); check the server's log"

@@ -65,6 +65,11 @@ pub enum Reason {
         /// The most frequent kind of failure, and the number of requests that failed this way.
         mostly: Option<(FailureKind, u64)>,
     },
+    /// All ok responses arrived after the end of the sending window.
+    NothingInTime {
+        /// Length of the sending window, in seconds.
+        sending_s: f64,
+    },
     /// The server stopped responding.
     StoppedResponding {
         /// Time of the last response, in seconds since the start of the measurement.
@@ -299,6 +304,13 @@ impl Reason {
                 let problem = mostly.unwrap_or_else(|| "no response was ok".to_owned());
                 (problem, String::new())
             }
+            Self::NothingInTime { sending_s } => (
+                format!(
+                    "no ok response arrived within the {} in which requests were sent",
+                    show_s(*sending_s)
+                ),
+                "use a longer --duration".to_owned(),
+            ),
             Self::StoppedResponding {
                 since_s,
                 silence_s,

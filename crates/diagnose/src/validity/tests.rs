@@ -425,6 +425,14 @@ fn short_run_does_not_saturate_a_thread() {
 }
 
 #[test]
+fn a_run_without_ok_responses_in_time_is_invalid() {
+    let mut case = Case::good(closed());
+    case.run.throughput_per_s = Some(0.0);
+    let reason = "no ok response arrived within the 10.0 s in which requests were sent";
+    case.is(Status::Invalid, &[reason, "--duration"]);
+}
+
+#[test]
 fn a_run_without_ok_responses_is_invalid() {
     for plan in [closed(), open()] {
         let mut case = Case::good(plan);

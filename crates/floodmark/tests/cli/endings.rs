@@ -375,3 +375,23 @@ fn a_handshake_that_never_ends_is_a_failed_connect() {
     assert_eq!(run.connections.unawaited["tls_handshake_timed_out"], 3);
     assert_eq!(run.verdict.as_ref().map(|verdict| verdict.cause), None);
 }
+
+#[test]
+fn a_run_that_ends_before_the_first_response_is_invalid() {
+    let listener = Listener::start(|stream| {
+        answer_each(stream, |_| {
+            thread::sleep(Duration::from_millis(600));
+            b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".into()
+        });
+    });
+    let arguments = ["-c", "2", "-d", "300ms"];
+    let drained = start_load_as(&listener.url, &arguments, judging).end();
+    assert_eq!(drained.counts().ok, 2);
+    assert_eq!(drained.run().validity.status, Status::Invalid);
+    let abandoned = load(&listener.url, &[&arguments[..], &["--no-drain"]].concat());
+    let printed = abandoned.stderr();
+    assert!(
+        printed.contains("in flight at the end") && !printed.contains("timeout"),
+        "{printed}"
+    );
+}
