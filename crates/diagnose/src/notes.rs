@@ -36,6 +36,8 @@ pub(crate) fn notes(judged: &Judged<'_>) -> Vec<String> {
         expected(judged),
         unverified(run),
         timed_out(run),
+        hung(run),
+        silent(run),
         stall(run),
         not_closed(run),
         out_of_step(run),
@@ -88,6 +90,32 @@ fn timed_out(run: &Run) -> Option<String> {
         "{requests} timed out after {} (--timeout): percentiles rank them above all responses",
         show_s(run.plan.timeout.as_secs_f64())
     ))
+}
+
+/// Reports requests that were in flight at the end for longer than any response took.
+fn hung(run: &Run) -> Option<String> {
+    let times = &run.response_time_us;
+    times.censored_from?;
+    let hung = times.censored.saturating_sub(run.requests.timed_out);
+    Some(format!(
+        "{} in flight at the end had waited longer than any response took: percentiles rank them \
+         above all responses",
+        plural_if_any(hung, "request")?
+    ))
+}
+
+/// Reports kept connections that never received a response, if requests timed out or hung.
+fn silent(run: &Run) -> Option<String> {
+    let connections = &run.connections;
+    let is_kept = run.plan.connection_use == ConnectionUse::Kept;
+    (is_kept && run.response_time_us.censored > 0 && connections.silent > 0).then(|| {
+        format!(
+            "{} of {} never received a response: check how many connections the server serves at \
+             the same time",
+            show_count(connections.silent),
+            plural(connections.opened, "connection"),
+        )
+    })
 }
 
 /// Reports a server stall, unless the verdict already names it as the cause.

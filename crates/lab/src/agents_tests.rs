@@ -123,6 +123,7 @@ fn end(on_cpu: f64) -> Event {
         bytes_received: 0,
         connects: 5,
         peak_connections: 5,
+        silent_connections: 0,
         held: None,
         longest_stall_ns: 7,
         errors: BTreeMap::new(),

@@ -312,6 +312,7 @@ fn connections(run: &RunEvents) -> Connections {
     Connections {
         opened: end.map_or_else(opened, |end| end.connects),
         peak: end.map(|end| end.peak_connections),
+        silent: end.map_or(0, |end| end.silent_connections),
         ports_per_source: run.plan.ports_per_source,
         addresses: end.map(|end| end.addresses.clone()).unwrap_or_default(),
         fd_limit: ready.and_then(|ready| ready.fd_limit),

@@ -273,10 +273,13 @@ impl TimeHistograms {
         Self(decoded.collect())
     }
 
-    /// Decodes the response times and the timeouts.
+    /// Decodes the response times, and the lower bounds for requests without a response.
     pub fn decode_responses(texts: &BTreeMap<TimeKind, String>) -> Self {
         Self::decode(texts, |kind| {
-            matches!(kind, TimeKind::Response | TimeKind::Censored)
+            matches!(
+                kind,
+                TimeKind::Response | TimeKind::Censored | TimeKind::InFlight
+            )
         })
     }
 
@@ -297,15 +300,16 @@ impl TimeHistograms {
         TimeBuckets::of(self.0.get(&kind)?.recorded())
     }
 
-    /// Returns a summary of one kind of time. Response times include the timeouts.
+    /// Returns a summary of one kind of time. Response times include the lower bounds for requests
+    /// without a response.
     pub fn summary(&self, kind: TimeKind) -> Times {
         let empty = Histogram::new();
         let of = |kind| self.0.get(&kind).unwrap_or(&empty);
-        let censored = match kind {
-            TimeKind::Response => of(TimeKind::Censored),
-            _ => &empty,
+        let (timed_out, in_flight) = match kind {
+            TimeKind::Response => (of(TimeKind::Censored), of(TimeKind::InFlight)),
+            _ => (&empty, &empty),
         };
-        Histogram::summarise(of(kind), censored)
+        Histogram::summarise(of(kind), timed_out, in_flight)
     }
 }
 

@@ -147,6 +147,7 @@ fn events() -> Vec<Event> {
         bytes_received: SECONDS,
         connects: 10,
         peak_connections: 10,
+        silent_connections: 0,
         held: None,
         longest_stall_ns: 0,
         errors: BTreeMap::new(),

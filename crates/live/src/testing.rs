@@ -159,6 +159,7 @@ pub(crate) fn end(failed: u64) -> Event {
         bytes_received: 0,
         connects: 50,
         peak_connections: 50,
+        silent_connections: 0,
         held: None,
         longest_stall_ns: 0,
         errors: BTreeMap::new(),

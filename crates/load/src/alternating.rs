@@ -227,12 +227,13 @@ fn collect(messages: &Receiver<Message>, back: &[Sender<Box<Slice>>]) -> Slice {
 
 fn figures(sum: &Slice, loaded: Ns) -> SideFigures {
     let of = |kind: TimeKind| &sum.times[kind as usize];
+    let none = Histogram::default();
     SideFigures {
         loaded_s: loaded as f64 / 1e9,
         requests: sum.all.to_row().counts,
         good: sum.all.row.good,
-        response_us: Histogram::summarise(of(TimeKind::Response), of(TimeKind::Censored)),
-        service_us: Histogram::summarise(of(TimeKind::Service), &Histogram::default()),
+        response_us: Histogram::summarise(of(TimeKind::Response), of(TimeKind::Censored), &none),
+        service_us: Histogram::summarise(of(TimeKind::Service), &none, &none),
     }
 }
 

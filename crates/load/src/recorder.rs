@@ -55,6 +55,8 @@ pub struct Recorder {
     pub peak_open: u64,
     /// Number of connections opened.
     pub total_connects: u64,
+    /// Number of connections whose first request timed out or was in flight at the end.
+    pub silent: u64,
     /// Number of errors by name.
     pub errors: BTreeMap<&'static str, u64>,
     /// Number of errors by name on connections that no request was waiting for.
@@ -88,6 +90,7 @@ impl Recorder {
             open: 0,
             peak_open: 0,
             total_connects: 0,
+            silent: 0,
             errors: BTreeMap::new(),
             unawaited: BTreeMap::new(),
         }
@@ -235,9 +238,12 @@ impl Recorder {
         self.count(group, |sums| sums.row.counts.unsent += n);
     }
 
-    /// Records that a request in a group is still in flight at the end.
-    pub fn in_flight_at_end(&mut self, group: u32) {
+    /// Records that a request is still in flight at the end.
+    pub fn in_flight_at_end(&mut self, moments: &Moments, end: Ns) {
+        let group = moments.pick.group;
         self.count(group, |sums| sums.row.counts.in_flight_at_end += 1);
+        let age = end.saturating_sub(moments.intended);
+        self.time_of(group, TimeKind::InFlight, age);
     }
 
     /// Records that a connection was opened.

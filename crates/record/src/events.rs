@@ -228,6 +228,9 @@ pub struct WorkerEnd {
     pub connects: u64,
     /// Maximum number of open connections.
     pub peak_connections: u64,
+    /// Number of connections whose first request timed out or was in flight at the end.
+    #[serde(default, skip_serializing_if = "crate::times::is_zero")]
+    pub silent_connections: u64,
     /// Held connections; null without `--hold`.
     pub held: Option<HeldConnections>,
     /// Longest stall of a load thread in ns.
@@ -406,6 +409,7 @@ impl WorkerEnd {
         self.bytes_received += other.bytes_received;
         self.connects += other.connects;
         self.peak_connections += other.peak_connections;
+        self.silent_connections += other.silent_connections;
         merge_options(&mut self.held, &other.held, HeldConnections::merge);
         self.longest_stall_ns = self.longest_stall_ns.max(other.longest_stall_ns);
         add_counts(&mut self.errors, &other.errors);

@@ -288,6 +288,10 @@ pub struct Connections {
     pub opened: u64,
     /// Maximum number of connections open at once; null if the load process died.
     pub peak: Option<u64>,
+    /// Number of connections that never received a response, because their first request timed out
+    /// or was in flight at the end.
+    #[serde(default, skip_serializing_if = "crate::times::is_zero")]
+    pub silent: u64,
     /// Number of local ports for each pair of a source address and a target address.
     /// Null if unknown or not needed (unix sockets).
     pub ports_per_source: Option<u64>,

@@ -1,5 +1,7 @@
 //! Times of requests and their summaries.
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -25,21 +27,30 @@ crate::names::named! {
         Error = "error",
         /// Time from the established TCP connection until the TLS handshake is complete.
         Handshake = "handshake",
+        /// end − intended, for requests in flight at the end of the run: a lower bound for the
+        /// response time.
+        InFlight = "in_flight",
     }
 }
 
 /// Summary of one kind of time over a set of requests, in microseconds.
 ///
-/// A percentile that falls among requests that timed out is null, because only its lower bound is
-/// known.
+/// A percentile that falls among requests without a response is null, because only its lower bound
+/// is known.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Times {
-    /// Number of requests. For response times, this includes requests that timed out.
+    /// Number of requests. For response times, this includes the censored requests.
     pub count: u64,
-    /// Number of requests in `count` that timed out. Only lower bounds of their times are known.
+    /// Number of requests in `count` without a response: they timed out, or they were in flight at
+    /// the end of the run for longer than any response took. Only lower bounds of their times are
+    /// known.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub censored: u64,
-    /// Arithmetic mean; null if there are no requests or any request timed out.
+    /// Lower bound of the times of the censored requests that were in flight; missing if all
+    /// censored requests timed out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub censored_from: Option<f64>,
+    /// Arithmetic mean; null if there are no requests or any of them is censored.
     pub mean: Option<f64>,
     /// Median.
     pub p50: Option<f64>,
@@ -56,10 +67,23 @@ pub struct Times {
     /// Maximum.
     pub max: Option<f64>,
     /// Histogram (HdrHistogram V2, deflated, base64); null if there are no requests.
-    /// Requests that timed out are included with the lower bounds of their times.
+    /// Censored requests are included with the lower bounds of their times.
     pub histogram: Option<String>,
     /// Unit of the histogram's values, always `ns`.
     pub histogram_unit: HistogramUnit,
+}
+
+impl Times {
+    /// Returns the lower bound, in microseconds, of the times of all censored requests. Returns
+    /// `None` if no request is censored. `timeout` is the timeout of the run.
+    #[must_use]
+    pub fn censored_above(&self, timeout: Duration) -> Option<f64> {
+        let timeout_us = timeout.as_secs_f64() * 1e6;
+        let from_us = self
+            .censored_from
+            .map_or(timeout_us, |us| us.min(timeout_us));
+        (self.censored > 0).then_some(from_us)
+    }
 }
 
 /// Unit of the values in a histogram.

@@ -41,6 +41,7 @@ pub(crate) fn times(ns: &[u64], timed_out: u64) -> Times {
     Histogram::summarise(
         &histogram(ns),
         &histogram(&vec![5_000_000_000; timed_out as usize]),
+        &Histogram::new(),
     )
 }
 
@@ -214,6 +215,7 @@ pub(crate) fn closed() -> Run {
         connections: Connections {
             opened: 50,
             peak: Some(50),
+            silent: 0,
             ports_per_source: Some(28_232),
             fd_limit: Some(1_048_576),
             addresses: Vec::new(),

@@ -39,12 +39,12 @@ pub fn of_run(run: &Run) -> Result<String, DamagedHistogram> {
         "# response time in milliseconds: {system} {workload}, process {}, attempt {}\n",
         run.process, run.attempt
     );
-    if times.censored > 0 {
+    if let Some(above_us) = times.censored_above(run.plan.timeout) {
         let n = show_count(times.censored);
-        let timeout = seconds(run.plan.timeout.as_secs_f64());
+        let above = seconds(above_us / 1e6);
         let _ = writeln!(
             out,
-            "# {n} timed out: recorded as the timeout ({timeout}), a lower bound on the response time"
+            "# {n} got no response: recorded with a lower bound of the response time (at least {above})"
         );
     }
     match &times.histogram {

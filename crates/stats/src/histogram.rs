@@ -177,29 +177,42 @@ impl Histogram {
         Ok(histogram)
     }
 
-    /// Returns a summary in µs of the times in `ok` and of the lower bounds in `censored`.
+    /// Returns a summary in µs of the times in `ok`. The other histograms contain lower bounds of
+    /// times.
     ///
-    /// Censored times rank above all others. Percentiles that fall among the censored times are
-    /// unknown. If there are any censored times, the mean and the maximum are also unknown.
+    /// Requests that timed out rank above all others. A request that was in flight at the end is
+    /// censored at its age: its time is distributed like the longer times of the others (Kaplan and
+    /// Meier, "Nonparametric Estimation from Incomplete Observations", 1958). If it is older than
+    /// any time in `ok`, it also ranks above all others. Percentiles that fall among requests that
+    /// rank above all others are unknown. If there are any such requests, the mean and the maximum
+    /// are also unknown.
     #[must_use]
-    pub fn summarise(ok: &Histogram, censored: &Histogram) -> Times {
-        let (within, count) = (ok.count(), ok.count() + censored.count());
+    pub fn summarise(ok: &Histogram, timed_out: &Histogram, in_flight: &Histogram) -> Times {
         let us = |ns: f64| ns / 1e3;
+        let longest_ns = ok.max().unwrap_or(0);
+        let older = || in_flight.recorded().filter(|(age, _)| *age > longest_ns);
+        let mut censored = timed_out.clone();
+        for (age, n) in older() {
+            censored.inner.saturating_record_n(age, n);
+        }
+        let shares = shares(ok, timed_out.count(), in_flight);
         let at = |q: f64| -> Option<f64> {
-            let rank = (q * count as f64).ceil().max(1.0);
-            let is_known = rank <= within as f64;
-            let ns = ok.quantile(rank / within as f64).filter(|_| is_known)?;
+            let first = shares.partition_point(|(_, share)| *share < q - ROUNDING);
+            let (rank, _) = shares.get(first)?;
+            let ns = ok.quantile((*rank as f64 - 0.5) / ok.count() as f64)?;
             Some(us(ns as f64))
         };
         let known = censored.is_empty();
+        let count = ok.count() + censored.count();
         let histogram = (count > 0).then(|| {
             let mut all = ok.clone();
-            all.merge(censored);
+            all.merge(&censored);
             all.encode()
         });
         Times {
             count,
             censored: censored.count(),
+            censored_from: older().next().map(|(age, _)| us(age as f64)),
             mean: ok.mean().filter(|_| known).map(us),
             p50: at(0.50),
             p90: at(0.90),
@@ -212,6 +225,31 @@ impl Histogram {
             ..Times::default()
         }
     }
+}
+
+/// Tolerance for rounding errors in the shares of [`shares`].
+const ROUNDING: f64 = 1e-12;
+
+/// Returns, for each duration in `ok` in ascending order, the number of durations up to it, and the
+/// estimated share of all requests that take at most this long.
+fn shares(ok: &Histogram, timed_out: u64, in_flight: &Histogram) -> Vec<(u64, f64)> {
+    let mut at_risk = ok.count() + timed_out + in_flight.count();
+    // The share of requests that take longer than the previous duration is `longer` ×
+    // `at_risk` ÷ `of`.
+    let (mut longer, mut of) = (1.0, at_risk);
+    let mut ages = in_flight.recorded().peekable();
+    let mut rank = 0;
+    let share = |(ns, n): (u64, u64)| {
+        while let Some((_, censored)) = ages.next_if(|(age, _)| *age < ns) {
+            longer *= at_risk as f64 / of as f64;
+            at_risk -= censored;
+            of = at_risk;
+        }
+        at_risk -= n;
+        rank += n;
+        (rank, 1.0 - longer * at_risk as f64 / of as f64)
+    };
+    ok.recorded().map(share).collect()
 }
 
 #[cfg(test)]
@@ -253,17 +291,50 @@ mod tests {
         }
         censored.record(5_000_000_000);
         censored.record(5_000_000_000);
-        let times = Histogram::summarise(&ok, &censored);
+        let times = Histogram::summarise(&ok, &censored, &Histogram::new());
         assert_eq!((times.count, times.censored), (100, 2));
+        assert_eq!(times.censored_from, None);
         assert_eq!(times.p90, Some(90.016));
         assert_eq!(times.p99, None);
         assert_eq!(times.max, None);
         assert_eq!(times.mean, None);
     }
 
+    fn of(ns: impl IntoIterator<Item = u64>) -> Histogram {
+        let mut histogram = Histogram::new();
+        ns.into_iter().for_each(|ns| histogram.record(ns));
+        histogram
+    }
+
+    #[test]
+    fn hung_requests_are_in_the_tail() {
+        let empty = Histogram::new();
+        let fast = (0..10_000).map(|i| 4_000_000 + i * 100);
+        let hung = of([2_000_000_000; 16]);
+        let times = Histogram::summarise(&of(fast.clone()), &empty, &hung);
+        assert_eq!((times.count, times.censored), (10_016, 16));
+        assert!(times.p99.is_some() && times.p99_9.is_none() && times.max.is_none());
+        assert!((times.censored_from.unwrap() - 2e6).abs() < 2e3);
+        // One slow response does not hide them.
+        let times = Histogram::summarise(&of(fast.chain([3_000_000_000])), &empty, &hung);
+        assert_eq!((times.count, times.censored), (10_001, 0));
+        assert!(times.p99_9.unwrap() > 2.9e6, "{times:?}");
+    }
+
+    #[test]
+    fn young_requests_in_flight_change_little() {
+        let empty = Histogram::new();
+        // All requests take 1.5 s, and the run ends 0.5 s after the second half was sent.
+        let times = Histogram::summarise(&of([1_500_000_000; 20]), &empty, &of([500_000_000; 20]));
+        assert_eq!((times.count, times.censored), (20, 0));
+        assert!((times.p50.unwrap() - 1.5e6).abs() < 2e3);
+        assert!(times.mean.is_some() && times.max.is_some());
+    }
+
     #[test]
     fn empty_histograms_have_no_figures() {
-        let times = Histogram::summarise(&Histogram::new(), &Histogram::new());
+        let empty = Histogram::new();
+        let times = Histogram::summarise(&empty, &empty, &empty);
         assert_eq!(times, Times::default());
     }
 
@@ -275,6 +346,31 @@ mod tests {
     }
 
     proptest! {
+        /// Whatever the ages at which a run ends, they bias no percentile by more than chance can
+        /// explain.
+        #[test]
+        fn censoring_does_not_bias_percentiles(seed in 0u64..1000) {
+            use rand_core::{Rng, SeedableRng};
+            let mut random = rand_xoshiro::Xoshiro256PlusPlus::seed_from_u64(seed);
+            let mut share = || (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+            let (mut all, mut ok, mut in_flight) = (vec![], Histogram::new(), Histogram::new());
+            for _ in 0..4000 {
+                // Exponential times with a mean of 1 ms; half of the requests have a random age
+                // limit.
+                let ns = (-share().max(1e-9).ln() * 1e6) as u64;
+                let limit = if share() < 0.5 { (share() * 3e6) as u64 } else { u64::MAX };
+                all.push(ns);
+                if ns <= limit { ok.record(ns) } else { in_flight.record(limit) }
+            }
+            all.sort_unstable();
+            let times = Histogram::summarise(&ok, &Histogram::new(), &in_flight);
+            for (q, us) in [(0.5, times.p50), (0.9, times.p90)] {
+                let truth = all[(q * 4000.0) as usize] as f64 / 1e3;
+                let us = us.unwrap();
+                prop_assert!((us / truth - 1.0).abs() < 0.15, "{q}: {us} for {truth}");
+            }
+        }
+
         #[test]
         fn merging_encoded_parts_is_lossless(values in proptest::collection::vec(0u64..LARGEST_NS, 1..200), cut in 0usize..200) {
             let cut = cut.min(values.len());

@@ -376,6 +376,43 @@ fn a_handshake_that_never_ends_is_a_failed_connect() {
     assert_eq!(run.verdict.as_ref().map(|verdict| verdict.cause), None);
 }
 
+/// A server that accepts every connection but serves only four.
+#[test]
+fn requests_that_hang_until_the_end_are_in_the_percentiles() {
+    let connections = AtomicU64::new(0);
+    let listener = Listener::start(move |mut stream| {
+        if connections.fetch_add(1, Ordering::Relaxed) < 4 {
+            answer_each(stream, |_| {
+                thread::sleep(Duration::from_millis(5));
+                b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".into()
+            });
+        } else {
+            while stream.read(&mut [0; 4096]).is_ok_and(|n| n > 0) {}
+        }
+    });
+    let load = load(
+        &listener.url,
+        &[
+            "-c",
+            "20",
+            "-d",
+            "1s",
+            "--no-drain",
+            "--fail-if",
+            "p99 > 200ms",
+        ],
+    );
+    assert_eq!(load.code(), 1, "{}", load.stderr());
+    let times = &load.run().response_time_us;
+    // A request on a served connection can also be older than all responses.
+    assert!((16..=20).contains(&times.censored), "{times:?}");
+    assert_eq!((times.p99, times.max), (None, None));
+    assert!(times.p90.is_some(), "{times:?}");
+    let notes = load.run().validity.notes.join("\n");
+    let silent = "16 of 20 connections never received a response";
+    assert!(notes.contains(silent), "{notes}");
+}
+
 #[test]
 fn a_run_that_ends_before_the_first_response_is_invalid() {
     let listener = Listener::start(|stream| {

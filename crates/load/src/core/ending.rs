@@ -215,7 +215,8 @@ impl Core {
             let group = connection.moments.pick.group;
             match connection.state {
                 ConnectionState::Busy => {
-                    self.recorder.in_flight_at_end(group);
+                    self.recorder.in_flight_at_end(&connection.moments, now);
+                    self.recorder.silent += u64::from(connection.used == 0);
                     self.in_flight -= 1;
                     self.keep_unknown(slot as Slot, now);
                 }
@@ -231,7 +232,7 @@ impl Core {
                         }
                     };
                     if connection.retried.is_some() {
-                        self.recorder.in_flight_at_end(group);
+                        self.recorder.in_flight_at_end(&connection.moments, now);
                     } else if let Some(error) = error {
                         self.recorder.error(error);
                         let intended = connection.moments.intended;
@@ -343,8 +344,10 @@ impl Core {
 
     /// Ends a sent request without a complete response, and closes its connection.
     fn end_request(&mut self, slot: Slot, outcome: Outcome, now: Ns) {
-        let moments = self.connections[slot as usize].moments;
-        self.recorder.failed(&moments, now, outcome);
+        let connection = &self.connections[slot as usize];
+        self.recorder.failed(&connection.moments, now, outcome);
+        let is_silent = outcome == Outcome::TimedOut && connection.used == 0;
+        self.recorder.silent += u64::from(is_silent);
         self.in_flight -= 1;
         self.keep_unknown(slot, now);
         self.done_with(slot, now);

@@ -360,6 +360,7 @@ impl Core {
         WorkerEnd {
             connects: self.recorder.total_connects,
             peak_connections: self.recorder.peak_open,
+            silent_connections: self.recorder.silent,
             held: self.held().cloned(),
             errors: counts(&self.recorder.errors),
             not_ok_responses: self.not_ok_responses.responses(),

@@ -280,7 +280,7 @@ pub(crate) fn number_cell(
 }
 
 /// Returns a listed cell with a statistic of `times` in microseconds. A percentile that falls among
-/// timed-out requests is emphasized.
+/// requests without a response is emphasized.
 pub(crate) fn time_cell(
     name: &'static str,
     head: &str,

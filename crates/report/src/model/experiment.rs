@@ -97,8 +97,8 @@ fn cells(runs: &TrialRuns<'_>) -> Vec<ColumnCell> {
     ]
 }
 
-/// Returns the median of a percentile across the runs. A percentile that falls among timed-out
-/// requests ranks above all measured ones.
+/// Returns the median of a percentile across the runs. A percentile that falls among requests
+/// without a response ranks above all measured ones.
 fn percentile(runs: &TrialRuns<'_>, statistic: Statistic) -> Span {
     let median = median(runs.iter().map(|run| statistic.of(&run.response_time_us)));
     let mut censored = runs.iter().filter(|run| run.response_time_us.censored > 0);

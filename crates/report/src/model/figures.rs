@@ -18,12 +18,12 @@ pub(crate) fn optional(figure: Option<f64>, show: impl Fn(f64) -> String) -> Str
 }
 
 /// Formats `us`, a statistic of `times` given in microseconds. A percentile that falls among
-/// timed-out requests is shown as a lower bound: `> 5 s`.
+/// requests without a response is shown as a lower bound: `> 5 s`.
 pub(crate) fn time(us: Option<f64>, times: &Times, plan: &Plan) -> String {
-    match us {
-        Some(0.0) => "0".to_owned(),
-        None if times.censored > 0 => format!("> {}", seconds(plan.timeout.as_secs_f64())),
-        us => optional(us, microseconds),
+    match (us, times.censored_above(plan.timeout)) {
+        (Some(0.0), _) => "0".to_owned(),
+        (None, Some(above_us)) => format!("> {}", seconds(above_us / 1e6)),
+        (us, _) => optional(us, microseconds),
     }
 }
 

@@ -304,11 +304,11 @@ pub(crate) fn times(run: &Run) -> Option<Table> {
     let rows = measured
         .clone()
         .map(|(name, _, times, _)| ((*name).to_owned(), cells(times)));
-    let timed_out = run.response_time_us.censored;
-    let excluded = count_of(timed_out, "request");
-    let note = match timed_out {
+    let censored = run.response_time_us.censored;
+    let excluded = count_of(censored, "request");
+    let note = match censored {
         0 => String::new(),
-        _ => format!("service time excludes {excluded} that timed out"),
+        _ => format!("service time excludes {excluded} without a response"),
     };
     let mut table = Table::of(rows, &note);
     for (row, (_, about, _, on_terminal)) in table.rows.iter_mut().zip(measured) {
@@ -321,7 +321,7 @@ pub(crate) fn times(run: &Run) -> Option<Table> {
 }
 
 fn time_cells(times: &Times, plan: &Plan) -> Vec<ColumnCell> {
-    // If requests timed out, the mean is unknown. Don't show `> 5 s`, because the mean may be
+    // If requests are censored, the mean is unknown. Don't show `> 5 s`, because the mean may be
     // lower.
     let mean = time(times.mean, &Times::default(), plan);
     let cell = |head, detail, us| time_cell("", head, us, (times, plan)).at(detail);

@@ -49,6 +49,13 @@ fn each_note_has_a_figure_and_a_fix() {
     case.notes_one(&["2 requests timed out after 5.00 s"]);
 
     let mut case = Case::good(closed());
+    case.run.requests.in_flight_at_end = 16;
+    (case.run.requests.ok, case.run.response_time_us.mean) = (9_984, None);
+    case.run.response_time_us.censored = 16;
+    case.run.response_time_us.censored_from = Some(1_900_000.0);
+    case.notes_one(&["16 requests in flight at the end had waited longer"]);
+
+    let mut case = Case::good(closed());
     case.set_seconds(2.0);
     case.run.response_time_us.mean = None;
     case.notes_one(&["lasted only 2.00 s", "-d 10s"]);

@@ -130,6 +130,7 @@ proptest! {
         let responded = lab.times(TimeKind::Response).count();
         prop_assert_eq!(responded, counts.ok);
         prop_assert_eq!(lab.times(TimeKind::Censored).count(), counts.timed_out);
+        prop_assert_eq!(lab.times(TimeKind::InFlight).count(), counts.in_flight_at_end);
         prop_assert_eq!(lab.times(TimeKind::Blocked).count(), counts.sent);
         prop_assert_eq!(lab.times(TimeKind::Lateness).count(), counts.sent);
         prop_assert_eq!(lab.times(TimeKind::Error).count(),

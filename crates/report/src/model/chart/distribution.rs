@@ -84,8 +84,8 @@ fn histogram(one: &NamedRun<'_>) -> Result<Option<Histogram>, DamagedHistogram> 
     Ok(read.filter(|histogram| !histogram.is_empty()))
 }
 
-/// Returns the points of the percentile curve, up to the slowest request, or up to the timeout if
-/// any request timed out.
+/// Returns the points of the percentile curve, up to the slowest request, or up to the lower bound
+/// of the censored requests.
 fn points(run: &Run, histogram: &Histogram) -> Vec<(f64, f64)> {
     let count = histogram.count() as f64;
     let last = (count.log10() * f64::from(POINTS_PER_DECADE)).floor() as u32;
@@ -108,27 +108,24 @@ fn points(run: &Run, histogram: &Histogram) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// Returns the response time, in microseconds, at and above which the distribution is unknown: the
-/// timeout if any request timed out, otherwise infinity.
+/// Returns the response time, in microseconds, at and above which the distribution is unknown.
 fn known_us(run: &Run) -> f64 {
-    match run.response_time_us.censored {
-        0 => f64::INFINITY,
-        _ => run.plan.timeout.as_secs_f64() * 1e6,
-    }
+    let above_us = run.response_time_us.censored_above(run.plan.timeout);
+    above_us.unwrap_or(f64::INFINITY)
 }
 
 fn censored(one: &NamedRun<'_>, of: usize) -> Option<String> {
     let times = &one.run.response_time_us;
-    let n = Some(times.censored).filter(|n| *n > 0)?;
+    let above_us = times.censored_above(one.run.plan.timeout)?;
     let which = if of > 1 {
         format!("{}: the curve", one.name)
     } else {
         "The curve".to_owned()
     };
     Some(format!(
-        "{which} ends at the timeout of {}, because {} timed out.",
-        seconds(one.run.plan.timeout.as_secs_f64()),
-        count_of(n, "request"),
+        "{which} ends at {}, because {} got no response.",
+        seconds(above_us / 1e6),
+        count_of(times.censored, "request"),
     ))
 }
 
@@ -142,7 +139,7 @@ const LEAST_RATIO: f64 = 1.005;
 /// Maximum ratio of the largest to the smallest time for which the time axis is linear.
 const NARROW: f64 = 4.0;
 
-/// Returns the histogram, or `None` if all requests timed out.
+/// Returns the histogram, or `None` if all requests are censored.
 fn bins(timed: &[(usize, TimedRun<'_>)]) -> Option<Chart> {
     let known = timed.iter().map(|(_, one)| known_times(one));
     let known: Vec<Vec<(f64, u64)>> = known.collect();

@@ -325,7 +325,7 @@ fn response_times(time: &TimeAxis, drawn: &[NamedRun<'_>]) -> Vec<Chart> {
     };
     let mut censored = drawn.iter().map(|one| one.run.response_time_us.censored);
     let gap = censored.any(|n| n > 0).then(|| {
-        "A gap is a second without a response, or a second whose percentile falls among timed-out requests."
+        "A gap is a second without a response, or a second whose percentile falls among requests without a response."
             .to_owned()
     });
     let curves = combined(drawn, "Response time", Aggregation::Largest, specs).into_iter();
