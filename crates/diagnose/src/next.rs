@@ -92,7 +92,7 @@ fn not_valid(run: &Run, cpus: u32) -> Option<String> {
     let error = errors.find(|(name, ..)| run.errors.contains_key(*name));
     let repeat = "check this host (floodmark doctor) and repeat";
     match (run.validity.status, error) {
-        (Status::Valid, _) => None,
+        (Status::Valid | Status::Unsteady, _) => None,
         (Status::Invalid, _) if is_only_not_ok(run) => None,
         (Status::Bound, _) => match other_limit(run) {
             Some(verdict) => Some(verdict.next.clone()),

@@ -16,7 +16,7 @@ use floodmark_record::{Metric, Observation};
 use crate::asking;
 use crate::silence::{server_stall, show_stall};
 use crate::text::{percent, plural, plural_if_any, show_processes, show_s};
-use crate::validity::{ClientThreads, Judged};
+use crate::validity::{ClientThreads, Judged, OTHER_CPUS};
 
 /// Minimum length in seconds at which warm-up and noise hardly affect a run.
 pub(crate) const SHORT_RUN_S: f64 = 5.0;
@@ -145,9 +145,6 @@ fn out_of_step(run: &Run) -> Option<String> {
         plural_if_any(n, "response")?
     ))
 }
-
-/// Minimum number of CPUs that a process outside the experiment must use to be reported.
-const OTHER_CPUS: f64 = 0.1;
 
 /// Reports busy processes outside the experiment, unless the verdict names them. If the server is
 /// unknown, it may be one of them.

@@ -9,11 +9,14 @@ mod agents;
 
 use floodmark_record::cause::Cause;
 use floodmark_record::events::{EndReason, ThreadUsage};
+use floodmark_record::metric::HostFigure;
 use floodmark_record::reason::{
-    CLIENT_ERRORS, FailureKind, LateReason, Reason, ThreadFix, ThreadUse, UnsentReason, Worded,
+    CLIENT_ERRORS, Disturbance, FailureKind, LateReason, Reason, ThreadFix, ThreadUse,
+    UnsentReason, Worded,
 };
 use floodmark_record::run::{Run, Status, Validity};
 use floodmark_record::verdict::Verdict;
+use floodmark_record::{Metric, Observation};
 
 use crate::tls;
 use crate::why::causes::ALL;
@@ -141,7 +144,15 @@ pub fn validity(run: &Run, cpus: u32, expected: &[String]) -> Validity {
             .or_else(|| stopped_responding(run))
             .or_else(|| nothing_in_time(run))
     };
-    client.judge(server, notes)
+    let judged = client.judge(server, notes);
+    match unsteady(run).filter(|_| judged.status == Status::Valid) {
+        Some(reason) => Validity {
+            status: Status::Unsteady,
+            reasons: worded(vec![reason]),
+            ..judged
+        },
+        None => judged,
+    }
 }
 
 fn worded(reasons: Vec<Reason>) -> Vec<Worded> {
@@ -248,6 +259,51 @@ fn nothing_ok(run: &Run) -> Option<Reason> {
         .chain(run.request_errors().map(error))
         .max_by_key(|(_, n)| *n);
     (counts.ok == 0).then_some(Reason::NothingOk { mostly })
+}
+
+/// Maximum half-width of the throughput's interval, as a share of the throughput, of a steady run.
+const MAX_VARIATION: f64 = 0.1;
+
+/// Minimum share of a window without responses that explains an unsteady throughput.
+const MIN_SILENT_SHARE: f64 = 0.05;
+
+/// Minimum mean number of CPUs that other programs or virtual machines must use to disturb a run.
+pub(crate) const OTHER_CPUS: f64 = 0.1;
+
+/// Reports that the throughput varied, and what disturbed the run. The client comes first, because
+/// its disturbances explain those of the server.
+fn unsteady(run: &Run) -> Option<Reason> {
+    let (per_s, interval) = (run.throughput_per_s?, run.throughput_interval.as_ref()?);
+    let half_width = (interval.high - interval.low) / 2.0 / per_s;
+    if half_width <= MAX_VARIATION {
+        return None;
+    }
+    let stall_s = run.longest_stall_ns.map(|ns| ns as f64 / 1e9);
+    let is_steal = |of: &&Observation| matches!(of.metric, Metric::Host(_, HostFigure::Steal));
+    let steal = run.observations.iter().filter(is_steal);
+    let steal_cpus = steal.map(|of| mean(&of.values)).fold(0.0, f64::max);
+    let other_cpus: f64 = run.other_processes.iter().map(|of| of.cpus).sum();
+    let silent_s = run.silence.as_ref().map(|silence| silence.total_s);
+    let window_s = run.window.to_s - run.window.from_s;
+    let disturbance = if let Some(stall_s) = stall_s.filter(|s| *s >= STALL_S) {
+        Disturbance::ClientStall { stall_s }
+    } else if steal_cpus >= OTHER_CPUS {
+        Disturbance::Steal { cpus: steal_cpus }
+    } else if other_cpus >= OTHER_CPUS {
+        Disturbance::OtherPrograms { cpus: other_cpus }
+    } else if let Some(stall_s) = silent_s.filter(|s| *s >= MIN_SILENT_SHARE * window_s) {
+        Disturbance::ServerStall { stall_s }
+    } else {
+        Disturbance::Server
+    };
+    Some(Reason::Unsteady {
+        half_width,
+        disturbance,
+    })
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
 /// Reports that the run was shorter than all responses.

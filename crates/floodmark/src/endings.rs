@@ -104,17 +104,16 @@ pub fn strict_run_fault(run: &Run) -> Option<(CaseOutcome, String)> {
     run_fault(run).or_else(|| Some((CaseOutcome::Error, bound()?.message)))
 }
 
-/// Returns an [`Ending`] if floodmark limited the run, which `--strict` forbids. Its message
-/// includes `what`.
+/// Returns an [`Ending`] if floodmark limited the run or the run was unsteady, which `--strict`
+/// forbids. Its message includes `what`.
 pub fn bound(run: &Run, what: impl FnOnce() -> String) -> Option<Ending> {
-    let is_bound = run.validity.status == Status::Bound;
-    let message = || {
-        format!(
-            "floodmark limited the run, which --strict forbids: {}",
-            what()
-        )
+    let problem = match run.validity.status {
+        Status::Unsteady => "the run was unsteady",
+        Status::Bound => "floodmark limited the run",
+        Status::Valid | Status::Invalid => return None,
     };
-    is_bound.then(|| Ending::new(Exit::Invalid, message()))
+    let message = format!("{problem}, which --strict forbids: {}", what());
+    Some(Ending::new(Exit::Invalid, message))
 }
 
 /// Returns whether the server failed before it received a request.

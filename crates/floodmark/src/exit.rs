@@ -125,7 +125,7 @@ Exit codes:
   1    a threshold (--fail-if) or check failed or was not evaluated
   2    invalid usage or input file
   3    the server was unreachable, did not start, or died
-  4    the result is invalid (or `bound`, with --strict)
+  4    the result is invalid (or `bound` or `unsteady`, with --strict)
   5    internal error
   130  interrupted; the partial result, if any, is saved
 If several apply, the first of 130, 5, 2, 3, 4, 1 wins.";

@@ -169,6 +169,12 @@ fn judge_runs(record: &mut Record) {
     for run in &mut record.runs {
         run.verdict = floodmark_diagnose::why::verdict(run, &record.environment);
         run.validity = validity(run, run.client_cpus(record.environment.cpus), expected);
+        // A prediction for an unsteady throughput would be meaningless.
+        if run.validity.status == Status::Unsteady
+            && let Some(verdict) = &mut run.verdict
+        {
+            verdict.gain = None;
+        }
     }
 }
 

@@ -70,6 +70,13 @@ pub enum Reason {
         /// Length of the sending window, in seconds.
         sending_s: f64,
     },
+    /// The interval of the throughput is too wide.
+    Unsteady {
+        /// Half-width of the interval, as a share of the throughput.
+        half_width: f64,
+        /// What made the throughput vary.
+        disturbance: Disturbance,
+    },
     /// The server stopped responding.
     StoppedResponding {
         /// Time of the last response, in seconds since the start of the measurement.
@@ -286,6 +293,61 @@ pub fn show_stopped(since_s: f64) -> String {
     format!("the server stopped responding after {}", show_s(since_s))
 }
 
+/// What made the throughput of a run vary.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Disturbance {
+    /// The client stalled.
+    ClientStall {
+        /// Length of the longest stall in seconds.
+        stall_s: f64,
+    },
+    /// The hypervisor gave CPU time to other virtual machines.
+    Steal {
+        /// Mean number of CPUs.
+        cpus: f64,
+    },
+    /// Other programs on the client's or the server's host used CPU time.
+    OtherPrograms {
+        /// Mean number of CPUs.
+        cpus: f64,
+    },
+    /// The server sent no response for a while.
+    ServerStall {
+        /// Total length of these periods in seconds.
+        stall_s: f64,
+    },
+    /// No disturbance of the client or its host was observed, so the server probably varied.
+    Server,
+}
+
+impl Disturbance {
+    /// Returns the disturbance and its fix.
+    fn parts(&self) -> (String, &'static str) {
+        match self {
+            Self::ClientStall { stall_s } => (
+                format!("the client stalled for {}", show_s(*stall_s)),
+                FIX_STALL,
+            ),
+            Self::Steal { cpus } => (
+                format!("the hypervisor took {cpus:.2} CPUs from this host"),
+                "repeat on a host of your own, or run longer (-d)",
+            ),
+            Self::OtherPrograms { cpus } => {
+                (format!("other programs used {cpus:.2} CPUs"), FIX_STALL)
+            }
+            Self::ServerStall { stall_s } => (
+                format!("the server sent no response for {}", show_s(*stall_s)),
+                "check the server's log for this time",
+            ),
+            Self::Server => (
+                "no disturbance of the client or its host was observed".to_owned(),
+                "run longer (-d), and look for changes in the server over time (--html)",
+            ),
+        }
+    }
+}
+
 impl Reason {
     /// Returns the problem and the rest of the message, which may be empty.
     fn parts(&self) -> (String, String) {
@@ -311,6 +373,15 @@ impl Reason {
                 ),
                 "use a longer --duration".to_owned(),
             ),
+            Self::Unsteady {
+                half_width,
+                disturbance,
+            } => {
+                let (cause, fix) = disturbance.parts();
+                let width = percent(*half_width);
+                let problem = format!("the throughput varied (± {width}), and {cause}");
+                (problem, fix.to_owned())
+            }
             Self::StoppedResponding {
                 since_s,
                 silence_s,

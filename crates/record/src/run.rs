@@ -252,6 +252,8 @@ pub enum Status {
     /// The figures describe the server and the network at this load.
     #[default]
     Valid,
+    /// The throughput varied so much that a single figure does not describe it.
+    Unsteady,
     /// floodmark's threads were saturated: the throughput is a lower bound.
     Bound,
     /// floodmark did not send the load as planned: the figures are meaningless.

@@ -155,12 +155,13 @@ pub(super) fn hosts(records: &[Record]) -> Properties {
     properties
 }
 
-/// Returns notes on runs that were client-bound, that ended early, or that have failed or
+/// Returns notes on runs that were client-bound or unsteady, that ended early, or that have failed or
 /// unevaluated checks. The notes do not contain the group's name.
 pub(super) fn validity_notes(group: &RunGroup<'_>) -> Vec<String> {
     let total = plural(group.runs().count() as u64, "attempt");
     let count = |problem: fn(&Run) -> bool| group.runs().filter(|run| problem(run)).count();
     let bound = count(|run| run.validity.status == Status::Bound);
+    let unsteady = count(|run| run.validity.status == Status::Unsteady);
     let ended = count(|run| run.ended.reason != EndReason::Completed);
     let incorrect = count(|run| run.checks.iter().any(|check| check.held == Some(false)));
     let unchecked = count(|run| run.checks.iter().any(|check| check.held.is_none()));
@@ -168,6 +169,10 @@ pub(super) fn validity_notes(group: &RunGroup<'_>) -> Vec<String> {
         (
             bound,
             "bound by the client, so the figures say little about the servers",
+        ),
+        (
+            unsteady,
+            "unsteady: their throughput varied by more than 10 %",
         ),
         (ended, "ended early"),
         (

@@ -4,8 +4,11 @@ use super::*;
 use crate::testing::{closed, open, thread};
 use crate::why::tests::{machine, run_with};
 use floodmark_record::events::{AddressUse, EndReason, HeldConnections, ThreadUsage};
+use floodmark_record::host::BusyProcess;
+use floodmark_record::interval::Interval;
 use floodmark_record::plan::Plan;
 use floodmark_record::reason::joined;
+use floodmark_record::run::Silence;
 use floodmark_record::times::Times;
 
 mod notes;
@@ -422,6 +425,51 @@ fn short_run_does_not_saturate_a_thread() {
     case.is(Status::Bound, &["the client was the limit"]);
     case.set_seconds(0.003);
     case.is(Status::Valid, &[]);
+}
+
+#[test]
+fn a_wide_interval_is_unsteady_and_names_the_disturbance() {
+    let interval = |low, high| {
+        Some(Interval {
+            low,
+            high,
+            confidence: 0.95,
+            method: String::new(),
+        })
+    };
+    let mut case = Case::good(closed());
+    case.run.throughput_per_s = Some(1_000.0);
+    case.run.throughput_interval = interval(910.0, 1_090.0);
+    case.is(Status::Valid, &[]);
+    case.run.throughput_interval = interval(600.0, 1_400.0);
+    case.is(
+        Status::Unsteady,
+        &[
+            "± 40 %",
+            "no disturbance of the client or its host was observed",
+        ],
+    );
+    case.run.silence = Some(Silence {
+        from_s: 2.0,
+        to_s: 3.0,
+        in_flight: 50,
+        total_s: 2.0,
+    });
+    case.is(
+        Status::Unsteady,
+        &["the server sent no response for 2.00 s"],
+    );
+    case.run.other_processes = vec![BusyProcess {
+        pid: 7,
+        name: "backup".to_owned(),
+        cpus: 0.8,
+    }];
+    case.is(Status::Unsteady, &["other programs used 0.80 CPUs"]);
+    let steal = crate::why::tests::series("host", "steal", 0.5);
+    case.run.observations.push(steal);
+    case.is(Status::Unsteady, &["the hypervisor took 0.50 CPUs"]);
+    case.run.longest_stall_ns = Some(100_000_000);
+    case.is(Status::Unsteady, &["the client stalled for 100 ms"]);
 }
 
 #[test]

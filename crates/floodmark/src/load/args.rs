@@ -33,7 +33,7 @@ pub struct LoadArgs {
     #[arg(required_unless_present = "demo", conflicts_with = "demo")]
     pub url: Option<String>,
 
-    /// Load floodmark's own hello server for 5s over kept and 5s over fresh connections; no URL
+    /// Load floodmark's own hello server for 8s over kept and 8s over fresh connections; no URL
     /// needed
     #[arg(long, conflicts_with_all = [
         "fresh", "requests_per_connection", "close_first", "retry", "hold", "sources", "resolve", "unix_socket", "mix", "server_pid",
@@ -135,7 +135,8 @@ pub struct LoadArgs {
     #[arg(long, value_name = "CONDITION", help_heading = "Judgment")]
     pub fail_if: Vec<RunCondition>,
 
-    /// Also exit with 4 if floodmark was the limit (validity `bound`) [default: exit with 0]
+    /// Also exit with 4 if floodmark was the limit (validity `bound`) or the throughput varied by
+    /// more than 10 % (`unsteady`) [default: exit with 0]
     #[arg(long, help_heading = "Judgment")]
     pub strict: bool,
 }

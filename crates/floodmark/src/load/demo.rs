@@ -14,8 +14,8 @@ use crate::exit::{Ending, own_program};
 use crate::files::Files;
 use crate::out;
 
-/// Default duration of each demo load.
-const DURATION: Duration = Duration::from_secs(5);
+/// Default duration of each demo load. Its steady state can be judged from 8 s on.
+const DURATION: Duration = Duration::from_secs(8);
 
 /// Maximum time to wait for the server to stop.
 const GRACE: Duration = Duration::from_secs(6);

@@ -223,7 +223,7 @@ fn bar(load: &[NamedRun<'_>]) -> Option<RankedBar> {
     let worst = runs().map(|run| run.validity.status).max()?;
     match worst {
         Status::Valid => {}
-        Status::Invalid => about.push(status_word(worst)),
+        Status::Unsteady | Status::Invalid => about.push(status_word(worst)),
         Status::Bound => about.push(Emphasis::Warn.span("lower bound")),
     }
     let mut checks = load.iter().flat_map(|one| &one.run.checks);

@@ -91,6 +91,7 @@ pub(crate) fn throughput(run: &Run) -> Vec<TextLine> {
     }));
     spans.extend(match run.validity.status {
         Status::Valid => None,
+        Status::Unsteady => Some(Emphasis::Warn.span("– unsteady, see validity")),
         Status::Bound => Some(Emphasis::Warn.span("– lower bound, see validity")),
         Status::Invalid => Some(Emphasis::Bad.span("– invalid, see validity")),
     });
@@ -194,6 +195,7 @@ pub(crate) fn validity_of(run: &Run) -> Span {
 pub(crate) fn status_word(status: Status) -> Span {
     match status {
         Status::Valid => Emphasis::Good.span("valid"),
+        Status::Unsteady => Emphasis::Warn.span("unsteady"),
         Status::Bound => Emphasis::Warn.span("bound"),
         Status::Invalid => Emphasis::Bad.span("invalid"),
     }
