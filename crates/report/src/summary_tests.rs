@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use floodmark_record::Record;
 use floodmark_record::cause::Cause;
 use floodmark_record::comparison::Threshold;
 use floodmark_record::events::{EndReason, HeldConnections};
@@ -11,7 +12,7 @@ use floodmark_record::run::{Run, Saturation, Status, SteadyClass, WarmupRun, Win
 
 use crate::Style;
 use crate::fixture;
-use crate::terminal;
+use crate::terminal::{self, Extent};
 
 const PLAIN: Style = Style {
     color: false,
@@ -28,8 +29,12 @@ const COLOR: Style = Style {
 
 const NEXT: &str = "measure latency below the limit: floodmark load http://127.0.0.1:8080/ -r 150k";
 
+fn summary(record: &Record, next: Option<&str>, style: Style) -> String {
+    terminal::summary(record, next, Extent::Full, style)
+}
+
 fn draw(run: &Run, style: Style) -> String {
-    terminal::summary(&fixture::record(vec![run.clone()]), Some(NEXT), style)
+    summary(&fixture::record(vec![run.clone()]), Some(NEXT), style)
 }
 
 /// Draws one run at two widths.
@@ -88,7 +93,7 @@ fn ramps_and_steps_of_several_attempts() {
         for (attempt, run) in (1..).zip(&mut runs) {
             run.attempt = attempt;
         }
-        texts.push(terminal::summary(&fixture::record(runs), None, PLAIN));
+        texts.push(summary(&fixture::record(runs), None, PLAIN));
     }
     insta::assert_snapshot!(texts.join(&format!("{}\n", "─".repeat(60))));
 }
@@ -109,7 +114,7 @@ fn groups_of_several_attempts() {
     runs[1].attempt = 2;
     runs[1].window.from_s = 2.5;
     runs[1].groups[2].throughput_per_s = None;
-    insta::assert_snapshot!(terminal::summary(&fixture::record(runs), None, PLAIN));
+    insta::assert_snapshot!(summary(&fixture::record(runs), None, PLAIN));
 }
 
 #[test]
@@ -168,7 +173,7 @@ fn check_violated_and_thresholds() {
             figure: "not measured".to_owned(),
         },
     ];
-    insta::assert_snapshot!(terminal::summary(&record, None, PLAIN));
+    insta::assert_snapshot!(summary(&record, None, PLAIN));
 }
 
 fn attempts() -> Vec<Run> {
@@ -196,8 +201,8 @@ fn several_attempts() {
         notes: vec!["the second attempt was slower than the others".to_owned()],
     });
     let (wide, narrow) = (
-        terminal::summary(&record, Some(NEXT), PLAIN),
-        terminal::summary(&record, Some(NEXT), NARROW),
+        summary(&record, Some(NEXT), PLAIN),
+        summary(&record, Some(NEXT), NARROW),
     );
     insta::assert_snapshot!(format!("{wide}{}\n{narrow}", "─".repeat(60)));
 }
@@ -215,7 +220,7 @@ fn several_processes_and_windows() {
     runs[1].window.from_s = 2.5;
     runs[1].window.why = "steady from 2.5 s; slower before that".to_owned();
     runs[1].client.cpu_us_per_request = Some(5.25);
-    insta::assert_snapshot!(terminal::summary(&fixture::record(runs), None, PLAIN));
+    insta::assert_snapshot!(summary(&fixture::record(runs), None, PLAIN));
 }
 
 #[test]
@@ -278,7 +283,7 @@ fn shows_when_a_server_stopped_responding() {
 
 #[test]
 fn separates_runs_of_different_loads() {
-    let text = terminal::summary(
+    let text = summary(
         &fixture::record(vec![fixture::closed(), fixture::failing()]),
         None,
         PLAIN,
@@ -317,11 +322,7 @@ fn no_line_is_wider_than_the_terminal() {
             color: false,
             width,
         };
-        let mut texts = vec![terminal::summary(
-            &fixture::record(attempts()),
-            Some(NEXT),
-            style,
-        )];
+        let mut texts = vec![summary(&fixture::record(attempts()), Some(NEXT), style)];
         for run in [
             fixture::closed(),
             fixture::open_censored(),
@@ -368,7 +369,7 @@ fn removes_foreign_escape_sequences() {
     }];
     let mut one = record.clone();
     one.runs.truncate(1);
-    for text in [&one, &record].map(|record| terminal::summary(record, Some(&evil), PLAIN)) {
+    for text in [&one, &record].map(|record| summary(record, Some(&evil), PLAIN)) {
         assert!(text.contains("owned"));
         assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text}");
         assert!(
@@ -404,7 +405,7 @@ fn cause_evidence_and_next_step_follow_the_throughput() {
     for (attempt, run) in (1..).zip(&mut runs) {
         run.attempt = attempt;
     }
-    let drawn = terminal::summary(&fixture::record(runs.into()), Some(NEXT), PLAIN);
+    let drawn = summary(&fixture::record(runs.into()), Some(NEXT), PLAIN);
     assert!(
         drawn.contains("worker-pool (likely; 2 of 3 runs)"),
         "{drawn}"
@@ -416,4 +417,29 @@ fn cause_evidence_and_next_step_follow_the_throughput() {
         "{drawn}"
     );
     assert!(at("next") < at("outcomes"), "{drawn}");
+}
+
+#[test]
+fn a_short_summary_shows_figures_cause_validity_and_failures() {
+    let short = |run: &Run| {
+        let record = fixture::record(vec![run.clone()]);
+        terminal::summary(&record, Some(NEXT), Extent::Short, PLAIN)
+    };
+    let good = short(&fixture::judged(Cause::WorkerPool));
+    for label in [
+        "throughput",
+        "why",
+        "next",
+        "service",
+        "response",
+        "validity",
+    ] {
+        assert!(good.lines().any(|line| line.starts_with(label)), "{good}");
+    }
+    for label in ["evidence", "outcomes", "traffic", "client", "server"] {
+        assert!(!good.lines().any(|line| line.starts_with(label)), "{good}");
+    }
+    assert!(good.lines().count() <= 14, "{good}");
+    let failing = short(&fixture::failing());
+    assert!(failing.contains("\noutcomes"), "{failing}");
 }

@@ -12,6 +12,7 @@ use floodmark_record::verdict::Verdict;
 
 use crate::model;
 use crate::model::document::{Block, Blocks, Cell, Detail, Emphasis, Span, Table, TextLine};
+pub use crate::model::summary::Extent;
 use crate::plain;
 
 /// Minimum width of drawn text, in columns. A narrower terminal wraps the text.
@@ -67,8 +68,8 @@ const NO_BREAK: char = '\u{a0}';
 
 /// Draws the summary of a record. `next` is the recommended next step.
 #[must_use]
-pub fn summary(record: &Record, next: Option<&str>, style: Style) -> String {
-    draw(&model::summary::document(record, next), style)
+pub fn summary(record: &Record, next: Option<&str>, extent: Extent, style: Style) -> String {
+    draw(&model::summary::document(record, next, extent), style)
 }
 
 /// Draws the result of any command. `next` is the recommended next step.

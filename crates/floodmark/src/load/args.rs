@@ -135,6 +135,10 @@ pub struct LoadArgs {
     #[arg(long, value_name = "CONDITION", help_heading = "Judgment")]
     pub fail_if: Vec<RunCondition>,
 
+    /// Also print the evidence, the bytes, and the use of client and server
+    #[arg(short, long, conflicts_with = "quiet", help_heading = "Output")]
+    pub verbose: bool,
+
     /// Also exit with 4 if floodmark was the limit (validity `bound`) or the throughput varied by
     /// more than 10 % (`unsteady`) [default: exit with 0]
     #[arg(long, help_heading = "Judgment")]

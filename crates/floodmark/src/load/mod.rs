@@ -11,6 +11,7 @@ use floodmark_record::plan::Mix;
 use floodmark_record::run::Run;
 use floodmark_report::Style;
 use floodmark_report::junit::RunFault;
+use floodmark_report::terminal::{self, Extent};
 
 use crate::endings::{self, is_unreachable, server_fault};
 use crate::exit::{Ending, stop_on_signals};
@@ -168,7 +169,12 @@ impl Measurement for UrlLoad<'_> {
 
     fn render(&self, record: &Record, _directory: &Path, style: Style) -> String {
         let next = files::next_step(record);
-        floodmark_report::terminal::summary(record, next.as_deref(), style)
+        let extent = if self.args.verbose {
+            Extent::Full
+        } else {
+            Extent::Short
+        };
+        terminal::summary(record, next.as_deref(), extent, style)
     }
 
     fn fault(&self) -> &RunFault<'_> {

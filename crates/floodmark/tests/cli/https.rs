@@ -63,6 +63,7 @@ fn trusts_a_given_authority_and_records_tls() {
                 &ca,
                 "--backend",
                 backend,
+                "--verbose",
             ],
         );
         load.ends_with(0);

@@ -25,13 +25,16 @@ fn json_on_stdout_moves_the_summary_to_stderr() {
 #[test]
 fn prints_a_plain_summary_without_a_terminal() {
     let (_server, url) = hello();
-    let output = run(&["load", &url, "-n", "100"]);
-    let printed = text(&output.stdout);
-    assert!(printed.contains("outcomes     100 ok"), "{printed}");
-    assert!(
-        !printed.contains('\u{1b}') && printed.lines().all(|l| l.chars().count() <= 100),
-        "{printed}"
-    );
+    let short = text(&run(&["load", &url, "-n", "100"]).stdout);
+    assert!(!short.contains("outcomes"), "{short}");
+    let full = text(&run(&["load", &url, "-n", "100", "-v"]).stdout);
+    assert!(full.contains("outcomes     100 ok"), "{full}");
+    for printed in [short, full] {
+        assert!(
+            !printed.contains('\u{1b}') && printed.lines().all(|l| l.chars().count() <= 100),
+            "{printed}"
+        );
+    }
 }
 
 #[test]
@@ -58,7 +61,7 @@ fn quiet_prints_nothing() {
 
 #[test]
 fn the_demo_loads_kept_and_fresh() {
-    let output = run(&["load", "--demo", "-n", "200"]);
+    let output = run(&["load", "--demo", "-n", "200", "-v"]);
     let printed = text(&output.stdout);
     succeeds(&output);
     assert!(
@@ -143,7 +146,7 @@ fn redraws_and_clears_the_progress_line() {
             no_color,
             ..TerminalSetup::default()
         };
-        let load = ["load", &server.url, "-r", "100", "-d", "2500ms"];
+        let load = ["load", &server.url, "-r", "100", "-d", "2500ms", "-v"];
         let (code, shown) = OnTerminal::start(&load, &setup).end();
         assert_eq!(code, 0, "{shown}");
         let (progress, summary) = shown.rsplit_once(CLEAR).unwrap();

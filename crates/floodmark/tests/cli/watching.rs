@@ -35,7 +35,7 @@ fn values<'a>(run: &'a Run, subject: &str, metric: &str) -> &'a [f64] {
 fn finds_a_server_by_its_port_and_measures_its_cpu() {
     let server = Serve::start(&["hello"]);
     let before = cpu_s(server.pid());
-    let load = load(&server.url, &["-c", "20", "-d", "2s"]);
+    let load = load(&server.url, &["-c", "20", "-d", "2s", "-v"]);
     let truth = cpu_s(server.pid()) - before;
     let run = load.run();
     let seen = run.server.as_ref().unwrap();

@@ -8,10 +8,20 @@ fn gives_the_same_verdict_again_and_refuses_missing_results() {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("result");
     let out = out.to_str().unwrap();
-    let load = ["load", &server.url, "-r", "200", "-d", "1s", "--out", out];
+    let load = [
+        "load",
+        &server.url,
+        "-r",
+        "200",
+        "-d",
+        "1s",
+        "-v",
+        "--out",
+        out,
+    ];
     let loaded = run(&load);
     succeeds(&loaded);
-    // The summary shows the path, the evidence and the next step below the cause.
+    // The full summary shows the path, the evidence and the next step below the cause.
     let summary = text(&loaded.stdout);
     let label = |line: &&str| !line.starts_with(' ');
     let labels: Vec<&str> = summary

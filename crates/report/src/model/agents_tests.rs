@@ -40,7 +40,7 @@ fn several_attempts_have_a_line_each() {
         width: 200,
     };
     let record = fixture::record(attempts.to_vec());
-    let text = crate::terminal::summary(&record, None, style);
+    let text = crate::terminal::summary(&record, None, crate::terminal::Extent::Full, style);
     let lines: Vec<&str> = text.lines().filter(|of| of.starts_with("agents")).collect();
     assert_eq!(lines.len(), 2, "{text}");
     assert!(lines[1].starts_with("agents       attempt 2: 2 agents, 40,000/s to 40,100/s each"));

@@ -33,7 +33,7 @@ const LONGEST_BUDGET_MIN: f64 = 60.0;
 pub(crate) fn document(record: &Record) -> Blocks {
     let mut blocks = Blocks::default();
     let Some(result) = &record.capacity else {
-        return summary::document(record, None);
+        return summary::document(record, None, summary::Extent::Full);
     };
     let url = record.runs.first().map(|run| run.plan.target.url.as_str());
     blocks.paragraph([Emphasis::Strong.span(title(result, url.unwrap_or_default()))]);

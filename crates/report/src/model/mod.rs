@@ -31,6 +31,7 @@ pub(crate) mod verdict;
 use floodmark_record::Record;
 
 use self::document::{Blocks, line};
+use self::summary::Extent;
 
 /// Returns the result of any command as a document. `next` is the recommended next step.
 pub(crate) fn document(record: &Record, next: Option<&str>) -> Blocks {
@@ -38,7 +39,7 @@ pub(crate) fn document(record: &Record, next: Option<&str>) -> Blocks {
         Some(_) if record.tuning.is_some() => tuning::document(record),
         Some(_) => experiment::document(record),
         None if record.capacity.is_some() => capacity::document(record),
-        None => summary::document(record, next),
+        None => summary::document(record, next, Extent::Full),
     };
     let labels = &record.tool.labels;
     blocks.lines((!labels.is_empty()).then(|| line("labels", labels.to_string())));

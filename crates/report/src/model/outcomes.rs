@@ -77,7 +77,7 @@ pub(crate) fn count_cells(of: &Counts) -> [ColumnCell; 12] {
     ]
 }
 
-/// Returns the lines about outcomes and bytes. The counts are summed over `runs`.
+/// Returns the lines about outcomes. The counts are summed over `runs`.
 pub(crate) fn lines(runs: &[&Run]) -> Vec<TextLine> {
     let mut counts = Counts::default();
     let mut errors: BTreeMap<&str, u64> = BTreeMap::new();
@@ -97,7 +97,6 @@ pub(crate) fn lines(runs: &[&Run]) -> Vec<TextLine> {
         lines.push(line("intended", equation(&counts)));
     }
     lines.extend(imbalance("", &counts));
-    lines.extend(traffic(runs));
     lines
 }
 

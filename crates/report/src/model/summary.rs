@@ -18,8 +18,17 @@ use super::run::{self, name_cells, response_times, same_load, service_times};
 use super::verdict::cause_and_next;
 use super::{outcomes, plan, process_use};
 
+/// How much of each run a summary shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// Figures, cause, next step, failures and validity.
+    Short,
+    /// Also the evidence, the bytes, and the use of client and server.
+    Full,
+}
+
 /// Returns the summary of a record with thresholds, skipped trials and the next step.
-pub(crate) fn document(record: &Record, next: Option<&str>) -> Blocks {
+pub(crate) fn document(record: &Record, next: Option<&str>, extent: Extent) -> Blocks {
     let mut blocks = Blocks::default();
     let loads: Vec<&[Run]> = record.runs.chunk_by(same_load).collect();
     // For a single load, show the next step after the cause. For several loads, show it last.
@@ -36,8 +45,8 @@ pub(crate) fn document(record: &Record, next: Option<&str>) -> Blocks {
         blocks.paragraph(plan::headline(&runs[0], runs.len()));
         blocks.gap();
         match runs {
-            [run] => add_run(&mut blocks, run, with_cause),
-            several => add_attempts(&mut blocks, several, overall, with_cause),
+            [run] => add_run(&mut blocks, run, with_cause, extent),
+            several => add_attempts(&mut blocks, several, overall, with_cause, extent),
         }
     }
     blocks.lines(record.skipped.iter().map(|text| line("skipped", text)));
@@ -46,11 +55,20 @@ pub(crate) fn document(record: &Record, next: Option<&str>) -> Blocks {
     blocks
 }
 
-fn add_run(blocks: &mut Blocks, run: &Run, next: Option<&str>) {
+fn add_run(blocks: &mut Blocks, run: &Run, next: Option<&str>, extent: Extent) {
+    let is_full = extent == Extent::Full;
     blocks.lines(run::ended(run));
-    blocks.lines(run::throughput(run));
-    cause_and_next(blocks, [run], next);
-    blocks.lines(run::window(run, false));
+    let throughput = run::throughput(run).into_iter();
+    let rates = if is_full || run.goodput_per_s != run.throughput_per_s {
+        usize::MAX
+    } else {
+        1
+    };
+    blocks.lines(throughput.take(rates));
+    cause_and_next(blocks, [run], next, extent);
+    if is_full || !run::is_whole(run) {
+        blocks.lines(run::window(run, false));
+    }
     match run::times(run) {
         Some(table) => blocks.tables([table]),
         None => {
@@ -61,13 +79,18 @@ fn add_run(blocks: &mut Blocks, run: &Run, next: Option<&str>) {
     blocks.tables(run::steps(run));
     blocks.lines(run::saturation(run));
     blocks.tables(run::requests(run));
-    blocks.lines(outcomes::lines(&[run]));
+    if is_full || outcomes::not_ok(&run.requests) > 0 {
+        blocks.lines(outcomes::lines(&[run]));
+    }
+    blocks.lines(outcomes::traffic(&[run]).filter(|_| is_full));
     blocks.lines(run::held(run));
-    blocks.lines([process_use::client(run)]);
-    process_use::add_agents(blocks, run);
-    blocks.lines(process_use::external_client(run));
-    blocks.lines(process_use::servers(run));
-    blocks.lines(run::tls(run));
+    if is_full {
+        blocks.lines([process_use::client(run)]);
+        process_use::add_agents(blocks, run);
+        blocks.lines(process_use::external_client(run));
+        blocks.lines(process_use::servers(run));
+        blocks.lines(run::tls(run));
+    }
     blocks.lines(run::validity(run));
     blocks.lines(run::checks(run));
     blocks.lines(run::notes(run));
@@ -85,19 +108,30 @@ pub(crate) fn threshold(threshold: &Threshold) -> TextLine {
 }
 
 /// Adds the attempts with the same load, the `overall` figures and the `next` step.
-fn add_attempts(blocks: &mut Blocks, runs: &[Run], overall: Option<&Overall>, next: Option<&str>) {
+fn add_attempts(
+    blocks: &mut Blocks,
+    runs: &[Run],
+    overall: Option<&Overall>,
+    next: Option<&str>,
+    extent: Extent,
+) {
+    let is_full = extent == Extent::Full;
     let names = names(runs);
     let named = || runs.iter().zip(&names);
     for (run, name) in named() {
         blocks.lines_of(name, run::ended(run));
     }
     blocks.lines(overall.map(throughput));
-    cause_and_next(blocks, runs, next);
+    cause_and_next(blocks, runs, next, extent);
     blocks.tables([table(named().map(|(run, name)| (name.clone(), run)))]);
     for (run, name) in named() {
-        blocks.lines_of(name, run::window(run, false));
+        if is_full || !run::is_whole(run) {
+            blocks.lines_of(name, run::window(run, false));
+        }
         blocks.lines_of(name, run::held(run));
-        blocks.lines_of(name, process_use::agents_line(run));
+        if is_full {
+            blocks.lines_of(name, process_use::agents_line(run));
+        }
     }
     for (run, name) in named() {
         let captioned = |table: Table| table.captioned(name);
@@ -105,9 +139,15 @@ fn add_attempts(blocks: &mut Blocks, runs: &[Run], overall: Option<&Overall>, ne
         blocks.lines_of(name, run::saturation(run));
         blocks.tables(run::requests(run).map(captioned));
     }
-    blocks.lines(outcomes::lines(&runs.iter().collect::<Vec<_>>()));
-    blocks.lines(process_use::ranges(runs));
-    blocks.lines(process_use::external_client(&runs[0]));
+    let all = Vec::from_iter(runs);
+    if is_full || all.iter().any(|run| outcomes::not_ok(&run.requests) > 0) {
+        blocks.lines(outcomes::lines(&all));
+    }
+    if is_full {
+        blocks.lines(outcomes::traffic(&all));
+        blocks.lines(process_use::ranges(runs));
+        blocks.lines(process_use::external_client(&runs[0]));
+    }
     // The table shows the status of each attempt, so only attempts that are not valid need an
     // explanation.
     let validity = shared(runs, run::validity);

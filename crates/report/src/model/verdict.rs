@@ -7,6 +7,7 @@ use floodmark_record::verdict::{Confidence, Tested, Verdict};
 use super::document::{Blocks, Emphasis, Span, TextLine, faint, line, plain};
 use super::figures::{joined, rate};
 use super::run;
+use super::summary::Extent;
 
 /// Maximum number of loads for which a result includes evidence and next steps.
 const FEW: usize = 3;
@@ -161,15 +162,18 @@ fn all(verdict: &Verdict) -> Vec<TextLine> {
     lines
 }
 
-/// Adds the most frequent cause, its evidence and the next step.
+/// Adds the most frequent cause and the next step; in a full summary, also the evidence.
 pub(crate) fn cause_and_next<'a>(
     blocks: &mut Blocks,
     runs: impl IntoIterator<Item = &'a Run>,
     next: Option<&str>,
+    extent: Extent,
 ) {
     if let Some((verdict, cause)) = most_frequent(runs) {
         blocks.lines([cause]);
-        blocks.lines(evidence(verdict));
+        if extent == Extent::Full {
+            blocks.lines(evidence(verdict));
+        }
     }
     blocks.lines(next.map(|next| line("next", next)));
 }
