@@ -2,14 +2,14 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::SocketAddr as UnixAddr;
 use std::path::Path;
 use std::time::Instant;
 
 use floodmark_record::plan::{Address, Target};
-use http::Uri;
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use crate::host_addresses;
 use crate::spec::PlanSpec;
@@ -39,48 +39,23 @@ pub struct Resolved {
 /// # Errors
 /// The URL or a setting is invalid, or the host does not resolve.
 pub fn resolve(url: &str, spec: &PlanSpec) -> Result<Resolved, ResolveError> {
-    let url = if url.contains("://") {
-        url.to_owned()
-    } else {
-        format!("http://{url}")
-    };
-    let parts = UrlParts::parse(&url)?;
-    let target = |address, further, resolve_us| Resolved {
-        target: Target {
-            url: url.clone(),
-            address,
-            further_addresses: further,
-            resolve_us,
-            authority: parts.authority.clone(),
-            path: parts.path.clone(),
-        },
-        https_host: parts.secure.then(|| parts.host.clone()),
-    };
-    if let Some(path) = &spec.unix_socket {
-        return Ok(target(unix_socket(path)?, Vec::new(), None));
-    }
+    let parts = UrlParts::parse(url)?;
     let begin = Instant::now();
-    let (mut addresses, resolve_us) = if let Some(given) =
-        host_addresses::given(&spec.resolve, &parts.host, parts.port)
-            .map_err(ResolveError::Invalid)?
-    {
-        (given, None)
-    } else if let Ok(ip) = parts.host.parse::<IpAddr>() {
-        (vec![SocketAddr::new(ip, parts.port)], None)
-    } else {
-        let found = (parts.host.as_str(), parts.port)
-            .to_socket_addrs()
-            .map_err(|error| unknown_host(&parts.host, &error.to_string()))?;
-        (found.collect(), Some(begin.elapsed().as_micros() as u64))
+    let ((address, further_addresses), is_resolved) = match &spec.unix_socket {
+        Some(path) => ((unix_socket(path)?, Vec::new()), false),
+        None => parts.addresses(spec)?,
     };
-    // Some resolvers return duplicates.
-    let mut kept = HashSet::new();
-    addresses.retain(|address| kept.insert(*address));
-    if addresses.is_empty() {
-        return Err(unknown_host(&parts.host, "it has no address"));
-    }
-    let address = addresses.remove(0).into();
-    Ok(target(address, addresses, resolve_us))
+    Ok(Resolved {
+        target: Target {
+            url: parts.url,
+            address,
+            further_addresses,
+            resolve_us: is_resolved.then(|| begin.elapsed().as_micros() as u64),
+            authority: parts.authority,
+            path: parts.path,
+        },
+        https_host: parts.secure.then_some(parts.host),
+    })
 }
 
 /// Returns the address of an existing unix socket.
@@ -107,61 +82,182 @@ fn unknown_host(host: &str, why: &str) -> ResolveError {
     ))
 }
 
+/// Characters that are percent-encoded in a path or query, besides all non-ASCII characters: the
+/// path percent-encode set of the URL standard.
+const ENCODED: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'<')
+    .add(b'>')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'}');
+
+/// The parts of a URL.
+///
+/// The path is kept as given, except that characters that are not valid in a request are
+/// percent-encoded. The `url` crate would also resolve `..` and replace backslashes.
 struct UrlParts {
     secure: bool,
+    /// The URL without its fragment.
+    url: String,
+    /// Host name or IP address, without brackets and zone.
     host: String,
+    /// Zone of an IPv6 address: the network interface (RFC 4007).
+    zone: Option<String>,
     port: u16,
+    /// Value of the `Host` header, which never contains a zone (RFC 6874).
     authority: String,
     path: String,
 }
 
 impl UrlParts {
-    fn parse(url: &str) -> Result<Self, ResolveError> {
-        let invalid = |why: &str| {
+    fn parse(given: &str) -> Result<Self, ResolveError> {
+        let given = given.trim();
+        Self::read(given).map_err(|why| {
             ResolveError::Invalid(format!(
-                "the URL \"{url}\": {why}; use a URL such as http://127.0.0.1:8080/path"
+                "the URL \"{given}\": {why}; use a URL such as http://127.0.0.1:8080/path"
             ))
-        };
-        let without_fragment = url.split('#').next().unwrap_or(url);
-        let uri: Uri = without_fragment
-            .parse()
-            .map_err(|e: http::uri::InvalidUri| invalid(&e.to_string()))?;
-        let secure = match uri.scheme_str() {
-            Some("http") => false,
-            Some("https") => true,
-            Some(other) => return Err(invalid(&format!("unsupported scheme {other}"))),
-            None => return Err(invalid("the scheme is missing")),
-        };
-        let authority = uri
-            .authority()
-            .ok_or_else(|| invalid("the host is missing"))?;
-        if authority.as_str().contains('@') {
-            return Err(invalid(
-                "a user and password are not supported (use -H to send an Authorization header)",
-            ));
+        })
+    }
+
+    fn read(given: &str) -> Result<Self, String> {
+        if let Some(control) = given.chars().find(|c| c.is_control()) {
+            return Err(format!("it contains the control character {control:?}"));
         }
-        let host = authority
-            .host()
-            .trim_start_matches('[')
-            .trim_end_matches(']');
-        if host.is_empty() {
-            return Err(invalid("the host is missing"));
-        }
-        let given = authority.as_str().len() > authority.host().len();
-        let port = match (authority.port_u16(), given) {
-            (Some(0), _) => return Err(invalid("port 0 is not valid")),
-            (Some(port), _) => port,
-            (None, false) if secure => 443,
-            (None, false) => 80,
-            (None, true) => return Err(invalid("the port is not a number from 1 to 65535")),
+        let (scheme, rest) = split_scheme(given);
+        let secure = match scheme.to_ascii_lowercase().as_str() {
+            "http" => false,
+            "https" => true,
+            other => return Err(format!("unsupported scheme {other}")),
         };
+        let (place, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        if place.contains('@') {
+            return Err(
+                "a user and password are not supported (use -H to send an Authorization header)"
+                    .to_owned(),
+            );
+        }
+        let (host, zone, port) = match place.strip_prefix('[') {
+            Some(bracketed) => ipv6(bracketed)?,
+            None => named(place)?,
+        };
+        let port_number = match port {
+            None if secure => 443,
+            None => 80,
+            Some("0") => return Err("port 0 is not valid".to_owned()),
+            Some(digits) => digits
+                .parse()
+                .ok()
+                .filter(|_| digits.bytes().all(|b| b.is_ascii_digit()))
+                .ok_or("the port is not a number from 1 to 65535")?,
+        };
+        let path = path.split('#').next().unwrap_or_default();
+        let slash = if path.starts_with('/') { "" } else { "/" };
+        let path = format!("{slash}{}", utf8_percent_encode(path, ENCODED));
+        let is_ipv6 = place.starts_with('[');
+        let port = port.map_or_else(String::new, |port| format!(":{port}"));
+        let authority = |zone: &str| {
+            if is_ipv6 {
+                format!("[{host}{zone}]{port}")
+            } else {
+                format!("{host}{port}")
+            }
+        };
+        let with_zone = authority(&zone.map_or_else(String::new, |zone| format!("%25{zone}")));
         Ok(UrlParts {
             secure,
+            url: format!("{}://{with_zone}{path}", scheme.to_ascii_lowercase()),
             host: host.to_owned(),
-            port,
-            authority: authority.as_str().to_owned(),
-            path: uri.path_and_query().map_or("/", |p| p.as_str()).to_owned(),
+            zone: zone.map(str::to_owned),
+            port: port_number,
+            authority: authority(""),
+            path,
         })
+    }
+
+    /// Returns the first and the further addresses of the host, and whether they were resolved.
+    fn addresses(
+        &self,
+        spec: &PlanSpec,
+    ) -> Result<((Address, Vec<SocketAddr>), bool), ResolveError> {
+        let given = host_addresses::given(&spec.resolve, &self.host, self.port)
+            .map_err(ResolveError::Invalid)?;
+        let ip = self.host.parse().ok().filter(|_| self.zone.is_none());
+        let (addresses, is_resolved) = match (given, ip) {
+            (Some(given), _) => (given, false),
+            (None, Some(ip)) => (vec![SocketAddr::new(ip, self.port)], false),
+            (None, None) => {
+                let zone = self.zone.iter().flat_map(|zone| ["%", zone]);
+                let host: String = std::iter::once(&*self.host).chain(zone).collect();
+                let found = (&*host, self.port)
+                    .to_socket_addrs()
+                    .map_err(|error| unknown_host(&host, &error.to_string()))?;
+                (found.collect(), true)
+            }
+        };
+        // Some resolvers return duplicates.
+        let mut kept = HashSet::new();
+        let mut addresses = addresses
+            .into_iter()
+            .filter(|address| kept.insert(*address));
+        let Some(first) = addresses.next() else {
+            return Err(unknown_host(&self.host, "it has no address"));
+        };
+        Ok(((first.into(), addresses.collect()), is_resolved))
+    }
+}
+
+/// Splits a URL into its scheme and the rest. The default scheme is `http`.
+fn split_scheme(url: &str) -> (&str, &str) {
+    let is_plain = |scheme: &str| {
+        scheme
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
+    };
+    url.split_once("://")
+        .filter(|(scheme, _)| is_plain(scheme))
+        .unwrap_or(("http", url))
+}
+
+/// A host, its zone and the port, as given.
+type Place<'a> = (&'a str, Option<&'a str>, Option<&'a str>);
+
+/// Parses an IPv6 address, an optional zone (`%25eth0` or `%eth0`) and an optional port, after the
+/// opening bracket.
+fn ipv6(bracketed: &str) -> Result<Place<'_>, String> {
+    let (inside, port) = bracketed
+        .split_once(']')
+        .ok_or("the closing bracket of the IPv6 address is missing")?;
+    let zoned = inside.split_once("%25").or_else(|| inside.split_once('%'));
+    let (host, zone) = zoned.map_or((inside, None), |(host, zone)| (host, Some(zone)));
+    if host.parse::<Ipv6Addr>().is_err() {
+        return Err(format!("\"{host}\" is not an IPv6 address"));
+    }
+    match port.strip_prefix(':') {
+        None if !port.is_empty() => Err(format!("\"{port}\" after the host is not a port")),
+        port => Ok((host, zone, port)),
+    }
+}
+
+/// Parses a host name or IPv4 address and an optional port.
+fn named(place: &str) -> Result<Place<'_>, String> {
+    let (host, port) = match place.split_once(':') {
+        Some((_, port)) if port.contains(':') => {
+            return Err("an IPv6 address needs brackets, such as [::1]:8080".to_owned());
+        }
+        Some((host, port)) => (host, Some(port)),
+        None => (place, None),
+    };
+    let is_valid = |c: &char| c.is_ascii_alphanumeric() || "-._~".contains(*c);
+    match host.chars().find(|c| !is_valid(c)) {
+        _ if host.is_empty() => Err("the host is missing".to_owned()),
+        Some(c) if c.is_ascii() => Err(format!("the host contains {c:?}")),
+        Some(c) => Err(format!(
+            "the host contains {c:?}, which DNS does not allow (write the name in its ASCII form, xn--…)"
+        )),
+        None => Ok((host, None, port)),
     }
 }
 
@@ -178,46 +274,106 @@ pub fn is_private(ip: IpAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::SocketAddrV6;
 
-    fn parse(url: &str) -> Result<(String, u16, String, String), String> {
-        UrlParts::parse(url)
-            .map(|p| (p.host, p.port, p.authority, p.path))
-            .map_err(|e| e.to_string())
+    fn parsed(url: &str) -> UrlParts {
+        UrlParts::parse(url).unwrap()
+    }
+
+    fn error(url: &str) -> String {
+        let parts = UrlParts::parse(url);
+        parts
+            .err()
+            .map_or_else(String::new, |error| error.to_string())
     }
 
     #[test]
     fn parses_urls() {
-        let ok = |url: &str| parse(url).unwrap();
-        assert_eq!(
-            ok("http://localhost"),
-            ("localhost".into(), 80, "localhost".into(), "/".into())
-        );
-        assert_eq!(ok("http://127.0.0.1:8080/a?b=c#d").3, "/a?b=c");
-        assert_eq!(ok("http://[::1]:81/").0, "::1");
-        assert_eq!(ok("http://[::1]:81/").2, "[::1]:81");
-        assert_eq!(ok("https://localhost").1, 443);
-        let secure = |url| UrlParts::parse(url).map(|parts| parts.secure).ok();
-        assert_eq!(secure("https://[::1]:81/"), Some(true));
-        assert_eq!(secure("http://localhost/"), Some(false));
+        for (url, host, port, authority, path) in [
+            ("http://localhost", "localhost", 80, "localhost", "/"),
+            ("HTTP://a:8080/a?b=c#d", "a", 8080, "a:8080", "/a?b=c"),
+            ("http://a:80/../b//", "a", 80, "a:80", "/../b//"),
+            ("http://[::1]:81/", "::1", 81, "[::1]:81", "/"),
+            ("http://[::1]", "::1", 80, "[::1]", "/"),
+            ("https://localhost", "localhost", 443, "localhost", "/"),
+            // The scheme is optional, and the query may contain a URL.
+            (
+                "a:8080/x?to=http://y/",
+                "a",
+                8080,
+                "a:8080",
+                "/x?to=http://y/",
+            ),
+            ("a?to=http://y/", "a", 80, "a", "/?to=http://y/"),
+            ("http://a:8080?x=1", "a", 8080, "a:8080", "/?x=1"),
+            ("http://a#b/c", "a", 80, "a", "/"),
+            (" http://a/ ", "a", 80, "a", "/"),
+            // Characters that are not valid in a request are encoded.
+            (
+                "http://a/a b/ü?q=<\"{x}\"",
+                "a",
+                80,
+                "a",
+                "/a%20b/%C3%BC?q=%3C%22%7Bx%7D%22",
+            ),
+            ("http://a/%7E%zz?a[b]=c|d", "a", 80, "a", "/%7E%zz?a[b]=c|d"),
+        ] {
+            let parts = parsed(url);
+            assert_eq!(
+                (&*parts.host, parts.port, &*parts.authority, &*parts.path),
+                (host, port, authority, path),
+                "{url}"
+            );
+            let scheme = if parts.secure { "https" } else { "http" };
+            assert_eq!(parts.url, format!("{scheme}://{authority}{path}"));
+            assert_eq!(parsed(&parts.url).path, path);
+        }
+        assert!(parsed("https://[::1]:81/").secure);
+    }
+
+    #[test]
+    fn a_zone_is_not_part_of_the_host_header() {
+        for url in ["http://[fe80::1%25eth0]:81/a", "http://[fe80::1%eth0]:81/a"] {
+            let parts = parsed(url);
+            assert_eq!(parts.authority, "[fe80::1]:81");
+            assert_eq!(parts.url, "http://[fe80::1%25eth0]:81/a");
+            assert_eq!(parts.zone.as_deref(), Some("eth0"));
+        }
+        // On Linux, `lo` is interface 1.
+        let resolved = resolve("http://[::1%251]:81/", &PlanSpec::default()).unwrap();
+        let address = SocketAddrV6::new(Ipv6Addr::LOCALHOST, 81, 0, 1);
+        assert_eq!(resolved.target.address, SocketAddr::V6(address).into());
     }
 
     #[test]
     fn refuses_invalid_urls() {
         for (url, word) in [
-            ("localhost:8080", "http://"),
-            ("127.0.0.1:8080/", "http://"),
-            ("ftp://x/", "ftp"),
-            ("http://", "http://"),
-            ("http:///x", "http://"),
-            ("http://x:0/", "port"),
-            ("http://x:99999/", "port"),
-            ("http://x:y/", "http://"),
-            ("http://a b/", "http://"),
+            ("ftp://x/", "unsupported scheme ftp"),
+            ("http://", "the host is missing"),
+            ("http:///x", "the host is missing"),
+            ("http://:80/", "the host is missing"),
+            ("", "the host is missing"),
+            ("http://x:0/", "port 0"),
             ("http://u:p@x/", "Authorization"),
-            ("", "http://"),
+            ("http://x:99999/", "the port is not a number"),
+            ("http://x:y/", "the port is not a number"),
+            ("http://x:+80/", "the port is not a number"),
+            ("http://x:/", "the port is not a number"),
+            ("http://a b/", "the host contains ' '"),
+            ("http://$HOST/", "the host contains '$'"),
+            ("http://bücher.example/", "the host contains 'ü'"),
+            ("http://::1/", "brackets"),
+            ("http://[::1/", "closing bracket"),
+            ("http://[x]/", "\"x\" is not an IPv6 address"),
+            ("http://[::1]81/", "\"81\" after the host"),
+            ("http://x/a\nb", "control character '\\n'"),
         ] {
-            let text = parse(url).unwrap_err();
+            let text = error(url);
             assert!(text.contains(word), "{url}: {text}");
+            assert!(
+                text.contains("such as http://127.0.0.1:8080/path"),
+                "{text}"
+            );
         }
     }
 

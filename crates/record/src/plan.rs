@@ -874,7 +874,7 @@ impl From<SocketAddr> for Address {
 /// Target of requests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Target {
-    /// URL as given.
+    /// URL without its fragment. Characters that are not valid in a URL are percent-encoded.
     pub url: String,
     /// First address, as `IP:PORT` or `unix:PATH`.
     /// The host name is resolved once, before the run.

@@ -7,7 +7,7 @@ use floodmark_truth::Scenario;
 use floodmark_truth::scenario::{FaultShare, ResponseFault};
 
 use crate::support::hostile::Listener;
-use crate::support::{PythonServer, Serve, load, truth};
+use crate::support::{PythonServer, Serve, load, text, truth};
 
 /// Starts a server that records the bytes of its first connection.
 fn recorder() -> (Listener, Arc<Mutex<Vec<u8>>>) {
@@ -81,6 +81,25 @@ fn sends_method_headers_and_body() {
             assert!(head.contains(&format!("{header}\r\n")), "{head}");
         }
         assert_eq!(head.matches("Accept: ").count(), 1, "{head}");
+    }
+}
+
+#[test]
+fn encodes_the_target_of_a_request() {
+    let (listener, seen) = recorder();
+    let server = listener.url.trim_end_matches('/');
+    for (url, line) in [
+        (
+            format!("{}/x?to=http://y/", server.trim_start_matches("http://")),
+            "GET /x?to=http://y/ HTTP/1.1",
+        ),
+        (format!("{server}?x=1"), "GET /?x=1 HTTP/1.1"),
+        (format!("{server}/a b/ü"), "GET /a%20b/%C3%BC HTTP/1.1"),
+    ] {
+        seen.lock().unwrap().clear();
+        load(&url, &["-n", "1"]).ends_with(0);
+        let seen = text(&seen.lock().unwrap());
+        assert_eq!(seen.lines().next(), Some(line), "{url}");
     }
 }
 
