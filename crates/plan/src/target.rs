@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::SocketAddr as UnixAddr;
 use std::path::Path;
@@ -199,9 +199,8 @@ impl UrlParts {
         };
         // Some resolvers return duplicates.
         let mut kept = HashSet::new();
-        let mut addresses = addresses
-            .into_iter()
-            .filter(|address| kept.insert(*address));
+        let addresses = addresses.into_iter().map(reachable);
+        let mut addresses = addresses.filter(|address| kept.insert(*address));
         let Some(first) = addresses.next() else {
             return Err(unknown_host(&self.host, "it has no address"));
         };
@@ -259,6 +258,17 @@ fn named(place: &str) -> Result<Place<'_>, String> {
         )),
         None => Ok((host, None, port)),
     }
+}
+
+/// Returns the address to connect to. Linux connects to a loopback address instead of the
+/// unspecified address, which servers print as their own.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        _ => return address,
+    };
+    SocketAddr::new(ip, address.port())
 }
 
 /// Returns whether an address may be loaded without `--public`. Such addresses are loopback,
@@ -378,6 +388,22 @@ mod tests {
     }
 
     #[test]
+    fn connects_to_loopback_instead_of_the_unspecified_address() {
+        for (url, address) in [
+            ("0.0.0.0:8080", "127.0.0.1:8080"),
+            ("http://[::]:8080/", "[::1]:8080"),
+        ] {
+            let target = resolve(url, &PlanSpec::default()).unwrap().target;
+            assert_eq!(target.address.to_string(), address);
+            assert!(
+                target
+                    .ip_addresses()
+                    .all(|address| is_private(address.ip()))
+            );
+        }
+    }
+
+    #[test]
     fn distinguishes_private_from_public_addresses() {
         for private in [
             "127.0.0.1",
@@ -397,7 +423,6 @@ mod tests {
             "8.8.8.8",
             "172.32.0.1",
             "100.64.0.1",
-            "0.0.0.0",
             "2001:db8::1",
             "::ffff:8.8.8.8",
             "224.0.0.1",

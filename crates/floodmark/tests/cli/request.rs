@@ -95,6 +95,7 @@ fn encodes_the_target_of_a_request() {
         ),
         (format!("{server}?x=1"), "GET /?x=1 HTTP/1.1"),
         (format!("{server}/a b/ü"), "GET /a%20b/%C3%BC HTTP/1.1"),
+        (server.replace("127.0.0.1", "0.0.0.0"), "GET / HTTP/1.1"),
     ] {
         seen.lock().unwrap().clear();
         load(&url, &["-n", "1"]).ends_with(0);
