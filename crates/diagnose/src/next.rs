@@ -177,6 +177,9 @@ fn curl(run: &Run) -> String {
         None => (&run.plan.request, target.url.clone()),
     };
     let mut words = vec!["curl -i".to_owned()];
+    if target.credentials.is_some() {
+        words.push("-u USER:PASSWORD".to_owned());
+    }
     if request.method != "GET" {
         words.push(format!("-X {}", request.method));
     }

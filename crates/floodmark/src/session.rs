@@ -1,6 +1,7 @@
 //! One measurement, from its flags to its exit code. The commands load, capacity, run and tune
 //! share this code.
 
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
@@ -8,6 +9,7 @@ use clap::Args;
 use floodmark_host::Stop;
 use floodmark_lab::Directory;
 use floodmark_observe::{Root, environment::environment};
+use floodmark_plan::target::without_credentials;
 use floodmark_record::Record;
 use floodmark_record::comparison::Threshold;
 use floodmark_record::host::{Label, ToolInfo};
@@ -218,9 +220,20 @@ pub fn empty_record(message: String) -> Record {
 
 /// Describes this program and its command line for the record.
 pub fn tool() -> ToolInfo {
-    let arguments = std::env::args_os();
-    let command = arguments.map(|argument| argument.to_string_lossy().into_owned());
-    ToolInfo::floodmark(env!("CARGO_PKG_VERSION"), command.collect())
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let shown = |(index, argument): (usize, &OsString)| {
+        let argument = argument.to_string_lossy();
+        let hidden = without_credentials(&argument);
+        // The value of a flag, such as `--agents ssh:user@host`, is no URL.
+        let is_value = || index > 0 && crate::takes_value(&arguments[index - 1]);
+        if hidden == argument || is_value() {
+            argument.into_owned()
+        } else {
+            hidden
+        }
+    };
+    let command = arguments.iter().enumerate().map(shown).collect();
+    ToolInfo::floodmark(env!("CARGO_PKG_VERSION"), command)
 }
 
 /// Adds the path of the result directory to a rendered result.

@@ -92,6 +92,9 @@ impl<'a> SetReader<'a> {
         let address = plan.target.ip_addresses().next()?;
         let mut set = SetReader::new(from, address, readback, plan.timeout, Some(stop));
         set.authority.clone_from(&plan.target.authority);
+        if let Some(headers) = plan.target.authorize(&set.readback.headers) {
+            set.readback.headers = headers.into_owned();
+        }
         Some(set)
     }
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use floodmark_record::operation::key_of;
-use floodmark_record::plan::{Check, CloseFirst, MixRequest, Plan};
+use floodmark_record::plan::{Check, CloseFirst, MixRequest, Plan, Target};
 use floodmark_wire::{RequestError, RequestSpec, request_head};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -86,6 +86,11 @@ pub enum InvalidRequest {
     /// The plan comes from a record, which contains only the hash of the body.
     #[error("the record does not contain the body; measure again with the original file")]
     MissingBody,
+    /// The plan comes from a record, which does not contain the credentials in the URL.
+    #[error(
+        "the record does not contain the URL's user and password; measure again with the original URL"
+    )]
+    MissingCredentials,
     /// The request has templates and is too long.
     #[error(
         "the request can become {0} bytes long, but the limit with templates is {LONGEST_VARYING}; shorten it or set templates = false"
@@ -95,7 +100,7 @@ pub enum InvalidRequest {
 
 /// A request before it is encoded.
 struct RequestText<'a> {
-    authority: &'a str,
+    target: &'a Target,
     /// Whether the last request on a connection has a `Connection: close` header.
     closes_last: bool,
     /// The check's number of keys; `None` without a check.
@@ -111,7 +116,7 @@ pub fn requests(plan: &Plan) -> Result<Vec<EncodedRequest>, RequestFault> {
     let api = plan.check.as_ref().and_then(Check::api);
     let encode = |(index, of)| {
         let text = RequestText {
-            authority: &plan.target.authority,
+            target: &plan.target,
             closes_last: plan.close_first == CloseFirst::Server,
             keys: api.map(|api| api.keys),
             of,
@@ -121,18 +126,17 @@ pub fn requests(plan: &Plan) -> Result<Vec<EncodedRequest>, RequestFault> {
     of_plan(plan).iter().enumerate().map(encode).collect()
 }
 
-/// Prepares one request of a check. `authority` is the value of the `Host` header, and `keys` is
-/// the check's number of keys.
+/// Prepares one request of a check. `keys` is the check's number of keys.
 ///
 /// # Errors
 /// The request cannot be sent. The index of the fault is always 0.
 pub fn check_request(
     of: &MixRequest,
-    authority: &str,
+    target: &Target,
     keys: u64,
 ) -> Result<EncodedRequest, RequestFault> {
     let text = RequestText {
-        authority,
+        target,
         closes_last: false,
         keys: Some(keys),
         of,
@@ -236,11 +240,13 @@ impl RequestText<'_> {
         body: &[u8],
         length: Option<usize>,
     ) -> Result<[Vec<u8>; 2], (RequestPart, InvalidRequest)> {
+        let headers = self.target.authorize(&self.of.request.headers);
+        let headers = headers.ok_or((RequestPart::Headers, InvalidRequest::MissingCredentials))?;
         let spec = RequestSpec {
             method: &self.of.request.method,
             path: &self.of.path,
-            authority: self.authority,
-            headers: &self.of.request.headers,
+            authority: &self.target.authority,
+            headers: &headers,
             body,
             close,
         };

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::testing::{closed_plan, with_mix};
+use floodmark_record::credentials::Credentials;
 use floodmark_record::plan::MixRequest;
 use proptest::prelude::*;
 
@@ -139,12 +140,19 @@ fn a_request_of_a_check_has_a_number_and_a_key() {
         body(r, "{seq}");
     });
     let of = plan.mix.as_mut().unwrap().requests.remove(0);
-    let request = check_request(&of, "host:80", 1).unwrap();
+    let target = Target {
+        authority: "host:80".to_owned(),
+        credentials: Some(Credentials::new(b"me", b"s3cret")),
+        ..plan.target
+    };
+    let request = check_request(&of, &target, 1).unwrap();
     let text = String::from_utf8(request.bytes(41)).unwrap();
     assert!(
         text.starts_with("POST /1 HTTP/1.1\r\nHost: host:80\r\n"),
         "{text}"
     );
+    let authorization = "\r\nAuthorization: Basic bWU6czNjcmV0\r\n";
+    assert!(text.contains(authorization), "{text}");
     assert!(text.ends_with("\r\n\r\n41"), "{text}");
 }
 

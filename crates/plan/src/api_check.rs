@@ -14,7 +14,7 @@ use floodmark_load::request::{EncodedRequest, RequestPart, check_request};
 use floodmark_record::api_check::{ApiCheck, ApiCheckKind, Readback};
 use floodmark_record::body::RequestBody;
 use floodmark_record::operation::MAX_KEYS;
-use floodmark_record::plan::{Mix, MixRequest, Plan, RequestPlan};
+use floodmark_record::plan::{Mix, MixRequest, Plan, RequestPlan, Target};
 use floodmark_record::pointer::JsonPointer;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -147,12 +147,12 @@ impl CheckFile {
         })
     }
 
-    /// Checks the request that reads back a set's items from a server with this authority. If the
-    /// items have several pages, checks the request for page 1. A file without a readback is valid.
+    /// Checks the request that reads back a set's items from this target. If the items have several
+    /// pages, checks the request for page 1. A file without a readback is valid.
     ///
     /// # Errors
     /// The request is invalid. The message contains the request's position in the file.
-    pub fn check_readback(&self, authority: &str) -> Result<(), String> {
+    pub fn check_readback(&self, target: &Target) -> Result<(), String> {
         let sections = (&self.check.readback, &self.document.readback);
         let (Some(readback), Some(section)) = sections else {
             return Ok(());
@@ -169,7 +169,7 @@ impl CheckFile {
             expect: Vec::new(),
             templates: false,
         };
-        check_request(&request, authority, self.check.keys)
+        check_request(&request, target, self.check.keys)
             .map(drop)
             .map_err(|fault| {
                 let place = self.file.place(&section.path.span());
@@ -177,12 +177,12 @@ impl CheckFile {
             })
     }
 
-    /// Returns the check's write request. `authority` is the value of the `Host` header.
+    /// Returns the check's write request to this target.
     ///
     /// # Errors
     /// The request is invalid. The message contains the request's position in the file.
-    pub fn write_request(&self, authority: &str) -> Result<WriteRequest, String> {
-        let request = check_request(&self.mix.requests[0], authority, self.check.keys);
+    pub fn write_request(&self, target: &Target) -> Result<WriteRequest, String> {
+        let request = check_request(&self.mix.requests[0], target, self.check.keys);
         request.map(WriteRequest).map_err(|fault| {
             let place = self.place(0, fault.place);
             format!("{place}: the request \"{WRITE}\": {fault}")

@@ -325,7 +325,7 @@ fn requests_of_files(spec: &PlanSpec, plan: &mut Plan) -> Result<usize, String> 
         plan.check = Some(Check::Api(Box::new(file.check.clone())));
         let name = spec.name("check");
         let place = |request, part| Some(format!("{name} {}", file.place(request, part)));
-        file.check_readback(&plan.target.authority)
+        file.check_readback(&plan.target)
             .map_err(|error| format!("{name} {error}"))?;
         return mix::longest_request(plan, place);
     }

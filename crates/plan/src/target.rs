@@ -8,8 +8,9 @@ use std::os::unix::net::SocketAddr as UnixAddr;
 use std::path::Path;
 use std::time::Instant;
 
+use floodmark_record::credentials::Credentials;
 use floodmark_record::plan::{Address, Target};
-use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
 
 use crate::host_addresses;
 use crate::spec::PlanSpec;
@@ -48,6 +49,7 @@ pub fn resolve(url: &str, spec: &PlanSpec) -> Result<Resolved, ResolveError> {
     Ok(Resolved {
         target: Target {
             url: parts.url,
+            credentials: parts.credentials,
             address,
             further_addresses,
             resolve_us: is_resolved.then(|| begin.elapsed().as_micros() as u64),
@@ -100,8 +102,9 @@ const ENCODED: &AsciiSet = &CONTROLS
 /// percent-encoded. The `url` crate would also resolve `..` and replace backslashes.
 struct UrlParts {
     secure: bool,
-    /// The URL without its fragment.
+    /// The URL without credentials and fragment.
     url: String,
+    credentials: Option<Credentials>,
     /// Host name or IP address, without brackets and zone.
     host: String,
     /// Zone of an IPv6 address: the network interface (RFC 4007).
@@ -117,7 +120,8 @@ impl UrlParts {
         let given = given.trim();
         Self::read(given).map_err(|why| {
             ResolveError::Invalid(format!(
-                "the URL \"{given}\": {why}; use a URL such as http://127.0.0.1:8080/path"
+                "the URL \"{}\": {why}; use a URL such as http://127.0.0.1:8080/path",
+                redacted(given, usize::MAX)
             ))
         })
     }
@@ -132,13 +136,14 @@ impl UrlParts {
             "https" => true,
             other => return Err(format!("unsupported scheme {other}")),
         };
-        let (place, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-        if place.contains('@') {
-            return Err(
-                "a user and password are not supported (use -H to send an Authorization header)"
-                    .to_owned(),
-            );
-        }
+        let (authority, path) = rest.split_at(authority_length(rest));
+        let (user, place) = match authority.rsplit_once('@') {
+            Some((user, _)) if user.contains(' ') => {
+                return Err("user and password contain a space; write %20 instead".to_owned());
+            }
+            Some((user, place)) => (Some(user), place),
+            None => (None, authority),
+        };
         let (host, zone, port) = match place.strip_prefix('[') {
             Some(bracketed) => ipv6(bracketed)?,
             None => named(place)?,
@@ -169,6 +174,7 @@ impl UrlParts {
         Ok(UrlParts {
             secure,
             url: format!("{}://{with_zone}{path}", scheme.to_ascii_lowercase()),
+            credentials: user.map(credentials),
             host: host.to_owned(),
             zone: zone.map(str::to_owned),
             port: port_number,
@@ -220,6 +226,11 @@ fn split_scheme(url: &str) -> (&str, &str) {
         .unwrap_or(("http", url))
 }
 
+/// Returns the length of the authority at the start of a URL without a scheme.
+fn authority_length(rest: &str) -> usize {
+    rest.find(['/', '?', '#']).unwrap_or(rest.len())
+}
+
 /// A host, its zone and the port, as given.
 type Place<'a> = (&'a str, Option<&'a str>, Option<&'a str>);
 
@@ -257,6 +268,36 @@ fn named(place: &str) -> Result<Place<'_>, String> {
             "the host contains {c:?}, which DNS does not allow (write the name in its ASCII form, xn--…)"
         )),
         None => Ok((host, None, port)),
+    }
+}
+
+/// Returns the credentials in the part of a URL before the `@`.
+fn credentials(user: &str) -> Credentials {
+    let (user, password) = user.split_once(':').unwrap_or((user, ""));
+    let decoded = |text| percent_decode_str(text).collect::<Vec<u8>>();
+    Credentials::new(&decoded(user), &decoded(password))
+}
+
+/// Replaces the credentials in a URL with an ellipsis. They end at the last `@` among the first
+/// `length` bytes after the scheme.
+fn redacted(url: &str, length: usize) -> String {
+    let (_, rest) = split_scheme(url);
+    match rest[..length.min(rest.len())].rfind('@') {
+        Some(at) => format!("{}…{}", &url[..url.len() - rest.len()], &rest[at..]),
+        None => url.to_owned(),
+    }
+}
+
+/// Returns a command-line argument for the record, without the credentials if it is a URL.
+#[must_use]
+pub fn without_credentials(argument: &str) -> String {
+    let has_credentials = |parts: UrlParts| parts.credentials.is_some();
+    // Without a colon, the argument may be an e-mail address.
+    let may_be_url = argument.contains(':') && !argument.starts_with('-');
+    if may_be_url && UrlParts::parse(argument).is_ok_and(has_credentials) {
+        redacted(argument, authority_length(split_scheme(argument).1))
+    } else {
+        argument.to_owned()
     }
 }
 
@@ -356,6 +397,39 @@ mod tests {
     }
 
     #[test]
+    fn takes_credentials_out_of_a_url() {
+        // Command: printf me:p@ss:w | base64
+        for (url, authorization) in [
+            ("http://me:p%40ss:w@a:81/b@c", "Basic bWU6cEBzczp3"),
+            ("me:p%40ss:w@a:81/b@c", "Basic bWU6cEBzczp3"),
+            ("http://me:p@ss:w@a:81/b@c", "Basic bWU6cEBzczp3"),
+            ("http://me@a:81/b@c", "Basic bWU6"),
+        ] {
+            let parts = parsed(url);
+            assert_eq!(parts.url, "http://a:81/b@c");
+            let credentials = parts.credentials.unwrap();
+            assert_eq!(credentials.authorization(), Some(authorization), "{url}");
+            let shown = without_credentials(url);
+            assert!(shown.ends_with("…@a:81/b@c"), "{shown}");
+        }
+        assert!(parsed("http://a:81/b@c").credentials.is_none());
+        for argument in [
+            "me@example.org",
+            "{\"to\":\"me@a\"}",
+            "From: me@a",
+            "--agents=ssh:me@a",
+            "http://a/b@c",
+        ] {
+            assert_eq!(without_credentials(argument), argument);
+        }
+        // An unencoded `/` in a password.
+        for url in ["http://me:s3cret@x:y/", "http://me:s3/cret@x:y/"] {
+            let message = error(url);
+            assert!(message.contains("\"http://…@x:y/\""), "{message}");
+        }
+    }
+
+    #[test]
     fn refuses_invalid_urls() {
         for (url, word) in [
             ("ftp://x/", "unsupported scheme ftp"),
@@ -364,7 +438,6 @@ mod tests {
             ("http://:80/", "the host is missing"),
             ("", "the host is missing"),
             ("http://x:0/", "port 0"),
-            ("http://u:p@x/", "Authorization"),
             ("http://x:99999/", "the port is not a number"),
             ("http://x:y/", "the port is not a number"),
             ("http://x:+80/", "the port is not a number"),

@@ -21,6 +21,7 @@ pub mod cause;
 pub mod client;
 pub mod comparison;
 pub mod crash;
+pub mod credentials;
 pub mod disk;
 pub mod events;
 pub mod experiment;

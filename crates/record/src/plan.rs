@@ -2,6 +2,7 @@
 //!
 //! The parent process writes the plan to a worker's stdin. The record contains the same plan.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::api_check::ApiCheck;
 use crate::body::RequestBody;
+use crate::credentials::Credentials;
 use crate::tls::TlsPlan;
 use crate::units::{Bytes, Rate};
 
@@ -874,8 +876,12 @@ impl From<SocketAddr> for Address {
 /// Target of requests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Target {
-    /// URL without its fragment. Characters that are not valid in a URL are percent-encoded.
+    /// URL, without credentials and fragment. Characters that are not valid in a URL are
+    /// percent-encoded.
     pub url: String,
+    /// Credentials in the URL; null if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<Credentials>,
     /// First address, as `IP:PORT` or `unix:PATH`.
     /// The host name is resolved once, before the run.
     #[schemars(with = "String")]
@@ -894,6 +900,26 @@ pub struct Target {
 }
 
 impl Target {
+    /// Returns `headers`, followed by an `Authorization` header if the URL has credentials and
+    /// `headers` do not set this header. Returns `None` if the credentials are missing, because the
+    /// target comes from a record.
+    #[must_use]
+    pub fn authorize<'a>(
+        &self,
+        headers: &'a [(String, String)],
+    ) -> Option<Cow<'a, [(String, String)]>> {
+        const NAME: &str = "Authorization";
+        let is_given = headers
+            .iter()
+            .any(|(name, _)| name.eq_ignore_ascii_case(NAME));
+        let mut headers = Cow::Borrowed(headers);
+        if let Some(credentials) = self.credentials.as_ref().filter(|_| !is_given) {
+            let value = credentials.authorization()?;
+            headers.to_mut().push((NAME.to_owned(), value.to_owned()));
+        }
+        Some(headers)
+    }
+
     /// Returns all addresses. There is at least one.
     pub fn addresses(&self) -> impl Iterator<Item = Address> + '_ {
         let further = self.further_addresses.iter().copied().map(Address::Ip);
@@ -926,6 +952,7 @@ impl From<SocketAddr> for Target {
     fn from(address: SocketAddr) -> Self {
         Target {
             url: format!("http://{address}/"),
+            credentials: None,
             address: address.into(),
             further_addresses: Vec::new(),
             resolve_us: None,

@@ -60,7 +60,7 @@ impl AgentShare {
     pub const WHOLE: AgentShare = AgentShare { index: 0, count: 1 };
 }
 
-/// The JSON form, in which long bodies are separate from the plan.
+/// The JSON form, in which long bodies and credentials are separate from the plan.
 #[derive(Serialize, Deserialize)]
 struct InputLine {
     #[serde(flatten)]
@@ -68,6 +68,9 @@ struct InputLine {
     /// Long bodies of all plans.
     #[serde(default)]
     bodies: LongBodies,
+    /// Values of the `Authorization` headers of all plans.
+    #[serde(default)]
+    authorizations: Vec<Option<String>>,
 }
 
 impl WorkerInput {
@@ -94,7 +97,15 @@ impl WorkerInput {
     pub fn to_json(&self) -> serde_json::Result<Vec<u8>> {
         let (mut input, mut bodies) = (self.clone(), LongBodies::new());
         input.bodies().for_each(|body| body.save(&mut bodies));
-        serde_json::to_vec(&InputLine { input, bodies })
+        let authorizations = input
+            .plans()
+            .map(|plan| plan.target.credentials.as_mut()?.take());
+        let authorizations = authorizations.collect();
+        serde_json::to_vec(&InputLine {
+            input,
+            bodies,
+            authorizations,
+        })
     }
 
     /// Reads the output of [`WorkerInput::to_json`].
@@ -102,8 +113,17 @@ impl WorkerInput {
     /// # Errors
     /// The text is not valid JSON for an input.
     pub fn from_json(text: &[u8]) -> serde_json::Result<Self> {
-        let InputLine { mut input, bodies } = serde_json::from_slice(text)?;
+        let InputLine {
+            mut input,
+            bodies,
+            authorizations,
+        } = serde_json::from_slice(text)?;
         input.bodies().for_each(|body| body.restore(&bodies));
+        for (plan, authorization) in input.plans().zip(authorizations) {
+            if let Some(credentials) = &mut plan.target.credentials {
+                credentials.restore(authorization);
+            }
+        }
         Ok(input)
     }
 
@@ -112,11 +132,15 @@ impl WorkerInput {
         self.bodies().for_each(RequestBody::forget);
     }
 
+    /// Returns the plans for both servers.
+    fn plans(&mut self) -> impl Iterator<Item = &mut Plan> {
+        let other = self.other.iter_mut().map(|other| &mut other.plan);
+        std::iter::once(&mut self.plan).chain(other)
+    }
+
     /// Returns the bodies of all requests to both servers.
     fn bodies(&mut self) -> impl Iterator<Item = &mut RequestBody> {
-        let other = self.other.iter_mut().map(|other| &mut other.plan);
-        let plans = std::iter::once(&mut self.plan).chain(other);
-        plans.flat_map(|plan| {
+        self.plans().flat_map(|plan| {
             let mix = plan.mix.iter_mut().flat_map(|mix| &mut mix.requests);
             mix.map(|request| &mut request.request)
                 .chain([&mut plan.request])
@@ -131,11 +155,13 @@ mod tests {
 
     use super::*;
     use crate::body::MAX_RECORDED;
+    use crate::credentials::Credentials;
 
     #[test]
-    fn a_worker_gets_long_bodies_whole() {
+    fn a_worker_gets_long_bodies_and_credentials() {
         let address: SocketAddr = "127.0.0.1:80".parse().unwrap();
         let mut plan = Plan::of(address.into());
+        plan.target.credentials = Some(Credentials::new(b"me", b"s3cret"));
         plan.request.body = vec![7; MAX_RECORDED + 1].into();
         let other = OtherSide {
             plan: plan.clone(),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use floodmark_truth::Scenario;
 use floodmark_truth::scenario::{FaultShare, ResponseFault};
 
-use crate::support::hostile::Listener;
+use crate::support::hostile::{Listener, answer_each};
 use crate::support::{PythonServer, Serve, load, text, truth};
 
 /// Starts a server that records the bytes of its first connection.
@@ -101,6 +101,59 @@ fn encodes_the_target_of_a_request() {
         load(&url, &["-n", "1"]).ends_with(0);
         let seen = text(&seen.lock().unwrap());
         assert_eq!(seen.lines().next(), Some(line), "{url}");
+    }
+}
+
+#[test]
+fn sends_the_credentials_of_a_url_and_shows_them_nowhere() {
+    let listener = Listener::start(|stream| {
+        answer_each(stream, |head| {
+            // Command: printf me:s3cret | base64
+            let is_known = head.contains("\r\nAuthorization: Basic bWU6czNjcmV0");
+            let status = if is_known {
+                "200 OK"
+            } else {
+                "401 Unauthorized"
+            };
+            format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").into()
+        })
+    });
+    let url = listener.url.replace("http://", "http://me:s3cret@");
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (mix, html) = (file("mix.toml"), file("page.html"));
+    std::fs::write(&mix, "[[request]]\nname = \"n\"\npath = \"/{seq}\"\n").unwrap();
+    for more in [&[][..], &["--agents", "local:2"], &["--mix", &mix]] {
+        let load = load(
+            &url,
+            &[
+                &[
+                    "-n",
+                    "20",
+                    "-c",
+                    "2",
+                    "--html",
+                    &html,
+                    "--label",
+                    "by=me:x@y",
+                ],
+                more,
+            ]
+            .concat(),
+        );
+        load.ends_with(0);
+        assert_eq!(load.counts().ok, 20);
+        let mut shown = text(&load.output.stdout) + &load.stderr();
+        shown.push_str(&std::fs::read_to_string(&html).unwrap());
+        for entry in std::fs::read_dir(load.directory.path().join("result")).unwrap() {
+            let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+            shown.push_str(&String::from_utf8_lossy(&bytes));
+        }
+        assert!(!shown.contains("s3cret") && !shown.contains("bWU6"));
+        let command = &load.record.tool.command;
+        assert!(command[2].starts_with("http://…@127.0.0.1"), "{command:?}");
+        // The value of another flag is kept.
+        assert!(command.contains(&"by=me:x@y".to_owned()), "{command:?}");
     }
 }
 

@@ -15,6 +15,7 @@ use floodmark_host::ProcessPlacement;
 use floodmark_plan::CheckFile;
 use floodmark_record::api_check::{ApiCheck, OperationRule, Readback};
 use floodmark_record::operation::{KeptOperation, OperationKind};
+use floodmark_record::plan::Target;
 use floodmark_wire::{RequestError, RequestSpec, request_bytes};
 use serde_json::Value;
 
@@ -69,10 +70,10 @@ impl DiskCheck {
                 Box::new(move |_| bytes.clone())
             }
             DiskCheck::Set { file, .. } => {
-                let authority = server.to_string();
-                let write = file.write_request(&authority);
+                let target = Target::from(server);
+                let write = file.write_request(&target);
                 let write = write.map_err(DiskTestError::CheckFile)?;
-                file.check_readback(&authority)
+                file.check_readback(&target)
                     .map_err(DiskTestError::CheckFile)?;
                 Box::new(move |number| write.bytes(number))
             }
