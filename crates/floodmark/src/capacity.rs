@@ -251,8 +251,7 @@ impl Measurement for UrlSearch<'_> {
             }
             None => {}
         }
-        let unmeasured = |figure: &str| format!("undecided ({figure})");
-        all.extend(endings::failed_threshold(&record.thresholds, unmeasured));
+        all.extend(endings::failed_threshold(&record.thresholds));
         all
     }
 }

@@ -152,18 +152,17 @@ pub fn failed_check(runs: &[Run], expects_violation: bool) -> Option<Ending> {
     Some(Ending::new(Exit::Check, message))
 }
 
-/// Returns the [`Ending`] for the first `--fail-if` condition that was met or could not be
-/// evaluated. `unmeasured` describes a figure that was not measured.
-pub fn failed_threshold(
-    thresholds: &[Threshold],
-    unmeasured: impl Fn(&str) -> String,
-) -> Option<Ending> {
-    let threshold = thresholds.iter().find(|of| of.met != Some(false))?;
-    let figure = match threshold.met {
-        Some(_) => threshold.figure.clone(),
-        None => unmeasured(&threshold.figure),
-    };
-    let message = format!("--fail-if '{}' failed: {figure}", threshold.condition);
+/// Returns an [`Ending`] for the first `--fail-if` condition that was met, or else for the first
+/// condition that was not evaluated.
+pub fn failed_threshold(thresholds: &[Threshold]) -> Option<Ending> {
+    let first = |met: Option<bool>| thresholds.iter().find(|threshold| threshold.met == met);
+    let (threshold, result) = first(Some(true))
+        .map(|threshold| (threshold, "failed"))
+        .or_else(|| Some((first(None)?, "not evaluated")))?;
+    let Threshold {
+        condition, figure, ..
+    } = threshold;
+    let message = format!("--fail-if '{condition}' {result}: {figure}");
     Some(Ending::new(Exit::Check, message))
 }
 

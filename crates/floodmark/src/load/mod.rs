@@ -195,8 +195,7 @@ impl Measurement for UrlLoad<'_> {
         let strict = runs.iter().filter(|_| self.args.strict);
         all.extend(strict.filter_map(bound));
         all.extend(endings::failed_check(runs, false));
-        let unmeasured = |figure: &str| format!("not measured ({figure})");
-        all.extend(endings::failed_threshold(&record.thresholds, unmeasured));
+        all.extend(endings::failed_threshold(&record.thresholds));
         all
     }
 }

@@ -49,9 +49,18 @@ fn a_met_threshold_fails() {
 #[test]
 fn a_missing_figure_fails_a_threshold() {
     let listener = Listener::answering(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
-    let load = load(&listener.url, &["-n", "10", "--fail-if", "p99 > 1h"]);
-    load.ends_with(1);
-    assert!(load.stderr().contains("not measured"), "{}", load.stderr());
+    let missing = ["-n", "10", "--fail-if", "p99 > 1h"];
+    let last_line = |arguments: &[&str]| {
+        let load = load(&listener.url, arguments);
+        load.ends_with(1);
+        load.stderr().lines().last().unwrap().to_owned()
+    };
+    let expected = "floodmark: --fail-if 'p99 > 1h' not evaluated: not measured";
+    assert_eq!(last_line(&missing), expected);
+    // A violated condition is more important.
+    let both = [&missing[..], &["--fail-if", "errors > 1%"]].concat();
+    let expected = "floodmark: --fail-if 'errors > 1%' failed: 100 %";
+    assert_eq!(last_line(&both), expected);
 }
 
 #[test]
