@@ -35,7 +35,7 @@ fn fix(name: &str) -> &'static str {
             "use --cacert FILE with the server's certificate authority, or --insecure to accept any certificate"
         }
         "tls_certificate_is_an_authority" => {
-            "use a server certificate with basicConstraints CA:FALSE, or --insecure to accept any certificate"
+            "use --cacert FILE with this certificate, or --insecure to accept any certificate"
         }
         "tls_wrong_name" => {
             "use a host name from the certificate in the URL, or --insecure to accept any certificate"

@@ -203,12 +203,18 @@ fn certificate(error: &CertificateError) -> (&'static str, String) {
             };
             ("tls_wrong_name", words)
         }
-        CertificateError::Other(other) if other.to_string() == CA_AS_SERVER => (
+        error if is_authority(error) => (
             "tls_certificate_is_an_authority",
             "the certificate belongs to a certificate authority, not to a server".to_owned(),
         ),
         other => ("tls_certificate_invalid", other.to_string()),
     }
+}
+
+/// Returns whether a server's certificate was rejected because it is a CA certificate. The validity
+/// period was checked before.
+pub fn is_authority(error: &CertificateError) -> bool {
+    matches!(error, CertificateError::Other(other) if other.to_string() == CA_AS_SERVER)
 }
 
 /// Returns the plain name, such as `localhost` for `DnsName("localhost")`.

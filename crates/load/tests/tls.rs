@@ -36,6 +36,7 @@ on_both_backends! {
     responds_to_close_notify
     names_the_reason_for_a_refused_certificate
     insecure_mode_accepts_any_certificate
+    accepts_a_ca_certificate_in_the_file
     names_other_handshake_failures
     a_handshake_that_hangs_times_out
 }
@@ -395,7 +396,7 @@ fn certificates() -> [(Identity, &'static str, &'static str); 6] {
             "not valid yet",
         ),
         (
-            AUTHORITY.itself(),
+            Authority::named("a stranger").itself(),
             "tls_certificate_is_an_authority",
             "belongs to a certificate authority",
         ),
@@ -410,6 +411,19 @@ fn names_the_reason_for_a_refused_certificate(backend: Backend) {
             refused_as(input, name, words);
         }
     }
+}
+
+/// As `openssl req -x509` creates it.
+fn accepts_a_ca_certificate_in_the_file(backend: Backend) {
+    let server = Server::responding(server(&AUTHORITY.itself(), &SUITES, true));
+    let mut input = secured(backend, server.address, closed_plan(2, 10));
+    assert_eq!(run(input.clone()).end.counts.ok, 10);
+    input.plan.tls.as_mut().unwrap().server_name = "other.example".to_owned();
+    refused_as(
+        input,
+        "tls_wrong_name",
+        "valid for localhost, not for other.example",
+    );
 }
 
 fn insecure_mode_accepts_any_certificate(backend: Backend) {

@@ -260,6 +260,25 @@ fn names_a_port_without_tls() {
 }
 
 #[test]
+fn trusts_a_ca_certificate_of_the_server() {
+    let address = serve("127.0.0.1", server(&AUTHORITY.itself(), &SUITES, true));
+    let files = CertificateFiles::new();
+    let ca = files.write("ca.pem", &AUTHORITY.pem());
+    let url = format!("https://localhost:{}/", address.port());
+    let resolve = ["--resolve", "localhost:127.0.0.1"];
+    let load_with =
+        |more: &[&str]| run(&[&["load", &url, "-n", "10"], &resolve[..], more].concat());
+    succeeds(&load_with(&["--cacert", &ca]));
+    let output = load_with(&[]);
+    let printed = text(&output.stderr);
+    assert_eq!(code(&output), 3, "{printed}");
+    assert!(
+        printed.contains("--cacert FILE with this certificate"),
+        "{printed}"
+    );
+}
+
+#[test]
 fn evaluates_thresholds_of_handshakes() {
     let url = known();
     let fail_if = ["--fail-if", "handshake.p50 > 1us"];

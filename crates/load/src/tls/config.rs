@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use floodmark_record::tls::{TlsPlan, Trust, TrustAnchor};
-use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, VerifierBuilderError, WebPkiServerVerifier, verify_server_name};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+
+use crate::failure::is_authority;
 
 /// The only application protocol offered (ALPN, RFC 7301).
 const ALPN: &[u8] = b"http/1.1";
@@ -36,6 +39,9 @@ pub enum TlsError {
     /// rustls reported an error.
     #[error("cannot configure TLS: {0}")]
     Library(#[from] rustls::Error),
+    /// rustls rejected the certificate authorities.
+    #[error("cannot configure TLS: {0}")]
+    Verifier(#[from] VerifierBuilderError),
 }
 
 /// A plan's TLS configuration.
@@ -60,7 +66,17 @@ impl Tls {
             Trust::Nothing => builder
                 .dangerous()
                 .with_custom_certificate_verifier(Arc::new(Unverified(provider))),
-            Trust::System | Trust::File => builder.with_root_certificates(store(plan, anchors)?),
+            Trust::System => builder.with_root_certificates(store(plan, anchors)?),
+            Trust::File => {
+                let store = Arc::new(store(plan, anchors)?);
+                let webpki =
+                    WebPkiServerVerifier::builder_with_provider(store, provider).build()?;
+                let trusted = anchors.to_vec();
+                let verifier = Arc::new(FileVerifier { webpki, trusted });
+                builder
+                    .dangerous()
+                    .with_custom_certificate_verifier(verifier)
+            }
         };
         let mut config = builder.with_no_client_auth();
         config.alpn_protocols = vec![ALPN.to_vec()];
@@ -104,6 +120,69 @@ fn store(plan: &TlsPlan, anchors: &[TrustAnchor]) -> Result<RootCertStore, TlsEr
         return Err(TlsError::NoRoots);
     }
     Ok(store)
+}
+
+/// Verifies certificates with the authorities in a file.
+///
+/// Also accepts a server certificate that is itself in the file. webpki rejects such a certificate
+/// if it is a CA certificate, as those that `openssl req -x509` creates.
+#[derive(Debug)]
+struct FileVerifier {
+    webpki: Arc<WebPkiServerVerifier>,
+    trusted: Vec<TrustAnchor>,
+}
+
+impl ServerCertVerifier for FileVerifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let verified = self.webpki.verify_server_cert(
+            end_entity,
+            intermediates,
+            server_name,
+            ocsp_response,
+            now,
+        );
+        let is_trusted = || {
+            self.trusted
+                .iter()
+                .any(|anchor| anchor.0 == end_entity.as_ref())
+        };
+        match verified {
+            Err(Error::InvalidCertificate(error)) if is_authority(&error) && is_trusted() => {
+                verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
+                Ok(ServerCertVerified::assertion())
+            }
+            verified => verified,
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.webpki.verify_tls12_signature(message, cert, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.webpki.verify_tls13_signature(message, cert, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.webpki.supported_verify_schemes()
+    }
 }
 
 /// Accepts any certificate, but requires the server to prove that it has the private key. A
