@@ -119,10 +119,15 @@ impl TlsFailure {
     }
 
     /// Interprets an error from rustls. `received` starts with the bytes that caused the error.
-    pub fn from_rustls(error: &Error, received: &[u8]) -> Self {
+    /// `is_certificate_requested` tells whether the server requested a client certificate.
+    pub fn from_rustls(error: &Error, received: &[u8], is_certificate_requested: bool) -> Self {
         let named = |name| (name, error.to_string());
         let (name, detail) = match error {
             Error::InvalidCertificate(why) => certificate(why),
+            Error::AlertReceived(why) if is_certificate_requested && rejects_certificate(*why) => (
+                "tls_alert_certificate_required",
+                "the server requires a client certificate".to_owned(),
+            ),
             Error::AlertReceived(why) => named(alert(*why)),
             Error::NoApplicationProtocol
             | Error::PeerMisbehaved(PeerMisbehaved::SelectedUnofferedApplicationProtocol) => {
@@ -221,6 +226,20 @@ pub fn is_authority(error: &CertificateError) -> bool {
 fn bare(name: &str) -> &str {
     let inner = name.split_once('(').map_or(name, |(_, inner)| inner);
     inner.trim_matches(['"', ')'])
+}
+
+/// Returns whether a server sends this alert if the client has no certificate. OpenSSL sends
+/// handshake_failure in TLS 1.2, and Go sends bad_certificate.
+fn rejects_certificate(alert: AlertDescription) -> bool {
+    matches!(
+        alert,
+        AlertDescription::CertificateRequired
+            | AlertDescription::HandshakeFailure
+            | AlertDescription::BadCertificate
+            | AlertDescription::NoCertificate
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::AccessDenied
+    )
 }
 
 /// Returns the error name for an alert. Alerts with a specific meaning for load tests have their

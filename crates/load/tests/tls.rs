@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use common::plans::{closed_plan, open_plan};
 use common::server::{RESPONSE, read_request, respond_to_all, serve};
-use common::tls::{Authority, Identity, SUITES, Valid, server};
+use common::tls::{Authority, Identity, SUITES, Valid, requiring_certificates, server};
 use common::{Run, input, try_input};
 use floodmark_load::worker::StopFlag;
 use floodmark_record::TimeKind;
@@ -37,6 +37,7 @@ on_both_backends! {
     names_the_reason_for_a_refused_certificate
     insecure_mode_accepts_any_certificate
     accepts_a_ca_certificate_in_the_file
+    names_a_server_that_requires_a_certificate
     names_other_handshake_failures
     a_handshake_that_hangs_times_out
 }
@@ -424,6 +425,18 @@ fn accepts_a_ca_certificate_in_the_file(backend: Backend) {
         "tls_wrong_name",
         "valid for localhost, not for other.example",
     );
+}
+
+fn names_a_server_that_requires_a_certificate(backend: Backend) {
+    let identity = AUTHORITY.issue(&["localhost"], Valid::Now);
+    for suite in [SUITES[0], SUITES[3]] {
+        let config = requiring_certificates(&AUTHORITY, &identity, &[suite]);
+        let server = Server::responding(config);
+        let run = run(secured(backend, server.address, closed_plan(2, 10)));
+        let name = "tls_alert_certificate_required";
+        assert!(run.end.errors.contains_key(name), "{:?}", run.end);
+        assert_eq!(run.end.counts.ok, 0);
+    }
 }
 
 fn insecure_mode_accepts_any_certificate(backend: Backend) {

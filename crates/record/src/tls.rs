@@ -53,7 +53,7 @@ pub struct TlsUse {
     pub wire_bytes_sent: u64,
     /// Bytes of TLS records received during the measurement, including handshakes.
     pub wire_bytes_received: u64,
-    /// Error from the first failed handshake; null if no handshake failed.
+    /// First TLS error; null if there was none.
     pub failure: Option<String>,
 }
 

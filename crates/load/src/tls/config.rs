@@ -1,13 +1,17 @@
 //! Configures rustls from a plan.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use floodmark_record::tls::{TlsPlan, Trust, TrustAnchor};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::client::{Resumption, VerifierBuilderError, WebPkiServerVerifier, verify_server_name};
+use rustls::client::{
+    ResolvesClientCert, Resumption, VerifierBuilderError, WebPkiServerVerifier, verify_server_name,
+};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
+use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
 use crate::failure::is_authority;
@@ -91,14 +95,43 @@ impl Tls {
         })
     }
 
-    /// Returns the configuration for one load thread.
+    /// Returns the configuration for one load thread, and whether a server has requested a client
+    /// certificate from the thread.
     /// Each thread has its own session cache, so that threads do not share a lock.
-    pub(super) fn for_thread(&self) -> Arc<ClientConfig> {
+    pub(super) fn for_thread(&self) -> (Arc<ClientConfig>, Arc<CertificateRequest>) {
         let mut config = self.config.clone();
         if self.resumption {
             config.resumption = Resumption::in_memory_sessions(SESSIONS);
         }
-        Arc::new(config)
+        let request = Arc::<CertificateRequest>::default();
+        config.client_auth_cert_resolver = Arc::clone(&request) as _;
+        (Arc::new(config), request)
+    }
+}
+
+/// Notes whether a server requests a client certificate. There is none to send.
+#[derive(Debug, Default)]
+pub(super) struct CertificateRequest(AtomicBool);
+
+impl CertificateRequest {
+    /// Returns whether a server has requested a client certificate.
+    pub fn was_received(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl ResolvesClientCert for CertificateRequest {
+    fn resolve(
+        &self,
+        _root_hint_subjects: &[&[u8]],
+        _schemes: &[SignatureScheme],
+    ) -> Option<Arc<CertifiedKey>> {
+        self.0.store(true, Ordering::Relaxed);
+        None
+    }
+
+    fn has_certs(&self) -> bool {
+        false
     }
 }
 

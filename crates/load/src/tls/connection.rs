@@ -9,6 +9,7 @@ use rustls::unbuffered::{
 };
 use rustls::{ClientConfig, Error, HandshakeKind, ProtocolVersion};
 
+use super::config::CertificateRequest;
 use crate::failure::TlsFailure;
 
 /// Size in bytes of the overhead in a request's records: headers, nonces, tags and a key update.
@@ -19,6 +20,8 @@ type Writer<'a> = WriteTraffic<'a, ClientConnectionData>;
 /// The client's side of a TLS connection.
 pub struct TlsConnection {
     rustls: UnbufferedClientConnection,
+    /// Whether a server has requested a client certificate, on this or another connection.
+    certificate_request: Arc<CertificateRequest>,
     /// The received part of an incomplete record.
     partial: Vec<u8>,
     /// Bytes to send before anything else.
@@ -35,11 +38,16 @@ impl TlsConnection {
     ///
     /// # Errors
     /// Fails if rustls rejects the configuration.
-    pub fn begin(config: Arc<ClientConfig>, name: ServerName<'static>) -> Result<Self, TlsFailure> {
+    pub fn begin(
+        config: Arc<ClientConfig>,
+        name: ServerName<'static>,
+        certificate_request: Arc<CertificateRequest>,
+    ) -> Result<Self, TlsFailure> {
         let rustls = UnbufferedClientConnection::new(config, name)
-            .map_err(|error| TlsFailure::from_rustls(&error, &[]))?;
+            .map_err(|error| TlsFailure::from_rustls(&error, &[], false))?;
         let mut connection = TlsConnection {
             rustls,
+            certificate_request,
             partial: Vec::new(),
             outgoing: Vec::new(),
             is_established: false,
@@ -88,7 +96,8 @@ impl TlsConnection {
             let (discard, is_waiting) = self.advance(rest, plain).map_err(|error| {
                 // rustls has queued an alert for the server. This call collects the alert.
                 let _ = self.advance(&mut [], &mut Vec::new());
-                TlsFailure::from_rustls(&error, data)
+                let is_requested = self.certificate_request.was_received();
+                TlsFailure::from_rustls(&error, data, is_requested)
             })?;
             rest = &mut rest[discard..];
             if is_waiting {

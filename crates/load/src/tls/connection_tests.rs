@@ -36,8 +36,9 @@ impl Pair {
             resumption: true,
         };
         let tls = Tls::new(&plan, &[AUTHORITY.anchor()]).unwrap();
+        let (client_config, request) = tls.for_thread();
         let mut pair = Pair {
-            client: TlsConnection::begin(tls.for_thread(), tls.name.clone()).unwrap(),
+            client: TlsConnection::begin(client_config, tls.name.clone(), request).unwrap(),
             server: ServerConnection::new(Arc::new(config)).unwrap(),
             records: Vec::new(),
             plain: Vec::new(),

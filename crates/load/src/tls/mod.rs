@@ -21,6 +21,7 @@ use floodmark_record::tls::TlsUse;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
+use self::config::CertificateRequest;
 use self::connection::TlsConnection;
 use crate::backend::{Completion, IoBackend, Route, SharedBytes, Slot};
 use crate::clock::{Clock, Ns, thread_cpu};
@@ -44,6 +45,8 @@ pub struct Secured<B> {
     clock: Clock,
     inner: B,
     config: Arc<ClientConfig>,
+    /// Whether a server has requested a client certificate.
+    certificate_request: Arc<CertificateRequest>,
     /// The name that servers must prove.
     name: ServerName<'static>,
     slots: Vec<TlsSlot>,
@@ -76,10 +79,12 @@ struct TlsSlot {
 impl<B: IoBackend> Secured<B> {
     /// Wraps `inner` and encrypts its connections, using a TLS configuration for one load thread.
     pub fn new(clock: Clock, inner: B, tls: &Tls) -> Self {
+        let (config, certificate_request) = tls.for_thread();
         Secured {
             clock,
             inner,
-            config: tls.for_thread(),
+            config,
+            certificate_request,
             name: tls.name.clone(),
             slots: Vec::new(),
             events: VecDeque::new(),
@@ -110,7 +115,9 @@ impl<B: IoBackend> Secured<B> {
     /// Starts the TLS handshake on a TCP connection.
     fn reached(&mut self, slot: Slot, at: Ns) {
         let (config, name) = (Arc::clone(&self.config), self.name.clone());
-        match metered(&mut self.usage, || TlsConnection::begin(config, name)) {
+        let request = Arc::clone(&self.certificate_request);
+        let begin = || TlsConnection::begin(config, name, request);
+        match metered(&mut self.usage, begin) {
             Ok(connection) => {
                 self.slots[slot as usize].connection = Some(Box::new(connection));
                 self.flush(slot);
@@ -122,9 +129,7 @@ impl<B: IoBackend> Secured<B> {
 
     /// Ends a connection whose handshake failed.
     fn refuse(&mut self, slot: Slot, failure: TlsFailure) {
-        self.usage
-            .failure
-            .get_or_insert_with(|| failure.detail.clone());
+        note(&mut self.usage, &failure);
         self.flush(slot);
         self.close(slot, CloseFirst::Client);
         let error = failure.into();
@@ -172,6 +177,7 @@ impl<B: IoBackend> Secured<B> {
         let entry = &mut self.slots[slot as usize];
         if let Err(failure) = received {
             entry.connection = None;
+            note(&mut self.usage, &failure);
             let error = failure.into();
             self.events.push_back(Completion::Failed { slot, error });
         } else if entry.connection.as_ref().is_some_and(|c| c.has_ended) {
@@ -311,6 +317,11 @@ impl<B: IoBackend> IoBackend for Secured<B> {
     fn tls(&self) -> Option<TlsUse> {
         Some(self.usage.clone())
     }
+}
+
+/// Keeps the description of the first failure.
+fn note(usage: &mut TlsUse, failure: &TlsFailure) {
+    usage.failure.get_or_insert_with(|| failure.detail.clone());
 }
 
 /// Runs a handshake step, and adds the CPU time of the step to `usage`.

@@ -15,8 +15,9 @@ use rustls::crypto::ring::cipher_suite::{
     TLS13_AES_256_GCM_SHA384, TLS13_CHACHA20_POLY1305_SHA256,
 };
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
-use rustls::server::NoServerSessionStorage;
-use rustls::{ServerConfig, SupportedCipherSuite};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoClientAuth, NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::{RootCertStore, ServerConfig, SupportedCipherSuite};
 
 /// All cipher suites in rustls for ECDSA certificates: first TLS 1.3, then TLS 1.2.
 pub const SUITES: [SupportedCipherSuite; 6] = [
@@ -110,6 +111,28 @@ fn names(hosts: &[&str]) -> Vec<rcgen::SanType> {
 
 /// Returns a server configuration with only `suites`, with or without session resumption.
 pub fn server(identity: &Identity, suites: &[SupportedCipherSuite], resumes: bool) -> ServerConfig {
+    server_for(Arc::new(NoClientAuth), identity, suites, resumes)
+}
+
+/// Returns the configuration of a server that requires client certificates from `authority`.
+pub fn requiring_certificates(
+    authority: &Authority,
+    identity: &Identity,
+    suites: &[SupportedCipherSuite],
+) -> ServerConfig {
+    let mut roots = RootCertStore::empty();
+    roots.add(authority.certificate.der().clone()).unwrap();
+    let provider = Arc::new(ring::default_provider());
+    let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+    server_for(clients.build().unwrap(), identity, suites, true)
+}
+
+fn server_for(
+    clients: Arc<dyn ClientCertVerifier>,
+    identity: &Identity,
+    suites: &[SupportedCipherSuite],
+    resumes: bool,
+) -> ServerConfig {
     let mut provider = ring::default_provider();
     provider.cipher_suites = suites.to_vec();
     let versions: Vec<_> = [&rustls::version::TLS13, &rustls::version::TLS12]
@@ -120,7 +143,7 @@ pub fn server(identity: &Identity, suites: &[SupportedCipherSuite], resumes: boo
     let mut config = ServerConfig::builder_with_provider(Arc::new(provider))
         .with_protocol_versions(&versions)
         .unwrap()
-        .with_no_client_auth()
+        .with_client_cert_verifier(clients)
         .with_single_cert(vec![identity.certificate.clone()], PrivateKeyDer::from(key))
         .unwrap();
     if !resumes {
