@@ -5,6 +5,7 @@ mod asking;
 pub mod comparing;
 pub mod conditions;
 pub mod doctor;
+mod failures;
 pub mod gate;
 pub mod next;
 pub mod notes;
@@ -16,6 +17,7 @@ pub mod tuning;
 pub mod validity;
 pub mod why;
 
+pub use failures::{ResponseFault, response_fault};
 pub use next::next_step;
 pub use silence::server_gone_since_s;
 pub use suspicion::RecentFigures;

@@ -10,6 +10,7 @@ use floodmark_record::verdict::Verdict;
 use floodmark_stats::saturation::KEPT_UP_SHARE;
 
 use crate::asking;
+use crate::failures::response_fault;
 use crate::notes::SHORT_RUN_S;
 use crate::text::per_s;
 use crate::tls;
@@ -50,9 +51,10 @@ fn early_end(run: &Run) -> Option<String> {
         EndReason::ClientFailed => {
             Some("check the client's log in the result directory".to_owned())
         }
-        EndReason::NotHttp => Some(format!(
-            "find out what listens on {address}, or use another port"
-        )),
+        EndReason::NotHttp => Some(match response_fault(run) {
+            Some(fault) => fault.to_string(),
+            None => format!("find out what listens on {address}, or use another port"),
+        }),
         _ if ended == EndReason::ServerGone || run.server_gone_since_s.is_some() => {
             Some(FIX_STOPPED.to_owned())
         }
@@ -139,10 +141,19 @@ fn failed_requests(run: &Run) -> Option<String> {
     let connect_failed = format!(
         "connections failed to open; check the server's log, or open fewer at once: {less}"
     );
-    let malformed =
-        format!("responses were malformed: check that {server} speaks HTTP/1.1 ({curl})");
-    let reset = "connections closed without a response: check the server's log";
-    let timed_out = format!("requests timed out: retry with {less}");
+    let fault = response_fault(run);
+    let malformed = match &fault {
+        Some(fault) => format!("responses were malformed: {fault} ({curl})"),
+        None => format!("responses were malformed: check that {server} speaks HTTP/1.1 ({curl})"),
+    };
+    let reset = match &fault {
+        Some(fault) => format!("connections closed without a response: {fault}"),
+        None => "connections closed without a response: check the server's log".to_owned(),
+    };
+    let timed_out = match &fault {
+        Some(fault) => format!("requests timed out: {fault}"),
+        None => format!("requests timed out: retry with {less}"),
+    };
     let is_failing = |verdict: &Verdict| verdict.cause == Cause::Errors;
     let rejected = if run.verdict.as_ref().is_some_and(is_failing) {
         "requests were rejected (429 or 503): check the server's log".to_owned()
@@ -152,7 +163,7 @@ fn failed_requests(run: &Run) -> Option<String> {
     let failures = [
         (counts.connect_failed, connect_failed),
         (counts.malformed, malformed),
-        (counts.reset, reset.to_owned()),
+        (counts.reset, reset),
         (counts.timed_out, timed_out),
         (counts.rejected, rejected),
         (counts.wrong, wrong),

@@ -256,6 +256,14 @@ fn suggests_a_next_step_for_each_run() {
             "-c 25",
         ),
         (
+            "no HTTP, known reason",
+            with(closed(), |r| {
+                fail(r, 500, |c| &mut c.malformed);
+                r.errors.insert("too_many_headers".to_owned(), 500);
+            }),
+            "more than 100 headers",
+        ),
+        (
             "resets",
             with(closed(), |r| fail(r, 500, |c| &mut c.reset)),
             "500 connections closed without a response",

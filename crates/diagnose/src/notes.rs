@@ -14,6 +14,7 @@ use floodmark_record::verdict::Verdict;
 use floodmark_record::{Metric, Observation};
 
 use crate::asking;
+use crate::failures::response_fault;
 use crate::silence::{server_stall, show_stall};
 use crate::text::{percent, plural, plural_if_any, show_processes, show_s};
 use crate::validity::{ClientThreads, Judged, OTHER_CPUS};
@@ -60,8 +61,11 @@ pub(crate) fn notes(judged: &Judged<'_>) -> Vec<String> {
 /// Reports a target that does not speak HTTP/1.1. Any other reason for an early end appears in the
 /// summary or in the reasons why the run is not valid.
 fn not_http(run: &Run) -> Option<String> {
-    (run.ended.reason == EndReason::NotHttp)
-        .then(|| "the run ended early: no response was HTTP/1.1; check the port".to_owned())
+    let fault = || match response_fault(run) {
+        Some(fault) => fault.to_string(),
+        None => "no response was HTTP/1.1; check the port".to_owned(),
+    };
+    (run.ended.reason == EndReason::NotHttp).then(|| format!("the run ended early: {}", fault()))
 }
 
 /// Reports client errors that the experiment expects and that would otherwise invalidate the run.

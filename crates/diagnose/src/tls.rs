@@ -14,9 +14,13 @@ pub fn handshake_failure(run: &Run) -> Option<String> {
         return None;
     }
     let name = most_frequent(&run.errors)?;
+    Some(format!("{}; {}", problem(run, name), fix(name)))
+}
+
+/// Describes the first TLS failure of a run. `name` is the name of a failure in `errors`.
+pub(crate) fn problem(run: &Run, name: &str) -> String {
     let failure = run.tls.as_ref().and_then(|tls| tls.used.failure.clone());
-    let failure = failure.unwrap_or_else(|| name.replace('_', " "));
-    Some(format!("{failure}; {}", fix(name)))
+    failure.unwrap_or_else(|| name.replace('_', " "))
 }
 
 /// Returns the name of the most frequent TLS failure.
@@ -29,7 +33,7 @@ fn most_frequent(errors: &BTreeMap<String, u64>) -> Option<&str> {
 }
 
 /// Returns the fix for a TLS failure.
-fn fix(name: &str) -> &'static str {
+pub(crate) fn fix(name: &str) -> &'static str {
     match name {
         "tls_unknown_issuer" => {
             "use --cacert FILE with the server's certificate authority, or --insecure to accept any certificate"

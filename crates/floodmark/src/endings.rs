@@ -1,5 +1,6 @@
 //! Derives exit statuses from records.
 
+use floodmark_diagnose::response_fault;
 use floodmark_diagnose::validity::is_only_not_ok;
 use floodmark_host::Stop;
 use floodmark_record::Record;
@@ -57,10 +58,16 @@ pub fn server_fault(run: &Run) -> Option<Ending> {
             let detail = detail.unwrap_or("the server stopped responding");
             fault(format!("{detail}; start the server, or check {location}"))
         }
-        EndReason::NotHttp => fault(format!("the response is not HTTP/1.1; check {location}")),
+        EndReason::NotHttp => match response_fault(run) {
+            Some(why) => fault(why.to_string()),
+            None => fault(format!("the response is not HTTP/1.1; check {location}")),
+        },
         EndReason::Completed
             if responses == 0 && (run.requests.intended > 0 || !run.errors.is_empty()) =>
         {
+            if let Some(why) = response_fault(run) {
+                return fault(format!("no complete response: {why}"));
+            }
             let most_frequent = run.errors.iter().max_by_key(|(_, n)| **n);
             let error = match most_frequent {
                 Some((name, _)) => name.replace('_', " "),

@@ -1,18 +1,24 @@
 //! Reasons for rejecting bytes from a server.
 
+use strum::{EnumString, IntoStaticStr};
+
 use crate::chunked::{MAX_EXTENSION_BYTES, MAX_SIZE_DIGITS};
 use crate::head::{MAX_HEADERS, MAX_SECTION_BYTES};
 use crate::reader::MAX_INTERIM;
 
 /// Reason for rejecting a response. The connection cannot be used afterwards.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, strum::IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, EnumString, IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum ReadError {
     /// The first bytes are not `HTTP/`.
-    #[error(
-        "not HTTP: the response does not start with \"HTTP/\"; check whether this port speaks another protocol, such as TLS"
-    )]
+    #[error("the response is not HTTP/1.1: it does not start with \"HTTP/\"")]
     NotHttp,
+    /// The first bytes are a TLS alert, which servers send in response to plain HTTP.
+    #[error("the server speaks TLS, but the request was plain HTTP")]
+    Tls,
+    /// The first bytes are an HTTP/2 SETTINGS frame.
+    #[error("the server speaks HTTP/2, which floodmark does not support")]
+    Http2,
     /// The version is neither 1.0 nor 1.1.
     #[error("illegal HTTP version: a response must start with \"HTTP/1.1 \" or \"HTTP/1.0 \"")]
     IllegalVersion,
@@ -29,21 +35,25 @@ pub enum ReadError {
     #[error("a header is continued on the next line (line folding), which HTTP/1.1 forbids")]
     ObsoleteFolding,
     /// There are more than [`MAX_HEADERS`] headers or trailers.
-    #[error("more than {MAX_HEADERS} headers")]
+    #[error("the response has more than {MAX_HEADERS} headers, the maximum that floodmark accepts")]
     TooManyHeaders,
     /// The status line and headers exceed [`MAX_SECTION_BYTES`].
-    #[error("the head (status line and headers) is longer than {MAX_SECTION_BYTES} bytes")]
+    #[error(
+        "the head of the response (status line and headers) is longer than {MAX_SECTION_BYTES} bytes, the maximum that \
+         floodmark accepts"
+    )]
     HeadTooLarge,
     /// A `Content-Length` is not a decimal number below 2^64.
-    #[error("Content-Length is not a plain decimal number below 2^64")]
+    #[error("Content-Length is not a plain decimal number of at most 2^60 (RFC 9110 section 8.6)")]
     GarbageContentLength,
     /// There are several `Content-Length` values, and they differ.
-    #[error("the response has different Content-Length values")]
+    #[error("the response has different Content-Length values (RFC 9112 section 6.3)")]
     ConflictingContentLength,
     /// Both `Content-Length` and `Transfer-Encoding` are present. The end of the body is then
     /// ambiguous, which enables response splitting.
     #[error(
-        "the response has both Content-Length and Transfer-Encoding, so the end of its body is ambiguous"
+        "the response has both Content-Length and Transfer-Encoding, so the end of its body is ambiguous (RFC 9112 \
+         section 6.3)"
     )]
     LengthAndTransferEncoding,
     /// A `Transfer-Encoding` is not exactly `chunked`.
@@ -71,7 +81,9 @@ pub enum ReadError {
     )]
     ChunkSizeOverflow,
     /// The chunk extensions of one body exceed 16 KiB.
-    #[error("the chunk extensions of one body are longer than {MAX_EXTENSION_BYTES} bytes")]
+    #[error(
+        "the chunk extensions of one body are longer than {MAX_EXTENSION_BYTES} bytes, the maximum that floodmark accepts"
+    )]
     ChunkExtensionsTooLarge,
     /// The data of a chunk is not followed by CR LF.
     #[error(
@@ -82,7 +94,9 @@ pub enum ReadError {
     #[error("malformed trailer: a line is not \"name: value\" followed by CR LF")]
     GarbageTrailer,
     /// The trailers exceed [`MAX_SECTION_BYTES`].
-    #[error("the trailers are longer than {MAX_SECTION_BYTES} bytes")]
+    #[error(
+        "the trailers are longer than {MAX_SECTION_BYTES} bytes, the maximum that floodmark accepts"
+    )]
     TrailersTooLarge,
     /// The connection was closed before the whole head of a response arrived.
     #[error("the connection was closed before the whole response head arrived")]
@@ -93,6 +107,13 @@ pub enum ReadError {
     /// The connection was closed within a chunked body or its trailers.
     #[error("the connection was closed within a chunked body or its trailers")]
     TruncatedChunks,
+    /// The timeout ended a response without a length: its head has neither `Content-Length` nor
+    /// `Transfer-Encoding`, so its body ends when the connection is closed (RFC 9112 section 6.3).
+    #[error(
+        "the response has neither Content-Length nor chunked encoding, so it ends when the server closes the connection, \
+         but the connection stayed open (RFC 9112 section 6.3)"
+    )]
+    UnknownLength,
     /// Bytes arrived after a response with `Connection: close`, or after an HTTP/1.0 response
     /// without `Connection: keep-alive`.
     #[error(
@@ -112,6 +133,18 @@ impl ReadError {
     pub fn name(&self) -> &'static str {
         self.into()
     }
+
+    /// Returns the error with this name, if there is one.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        name.parse().ok()
+    }
+
+    /// Returns whether the first bytes show that the server does not speak HTTP/1.1.
+    #[must_use]
+    pub fn is_other_protocol(self) -> bool {
+        matches!(self, Self::NotHttp | Self::Tls | Self::Http2)
+    }
 }
 
 #[cfg(test)]
@@ -125,5 +158,8 @@ mod tests {
             ReadError::TransferEncodingInHttp10.name(),
             "transfer_encoding_in_http10"
         );
+        let error = ReadError::UnknownLength;
+        assert_eq!(ReadError::named(error.name()), Some(error));
+        assert_eq!(ReadError::named("connect_refused"), None);
     }
 }

@@ -130,7 +130,7 @@ impl Section for Head {
         }
         let name = &bytes[..bytes.len().min(5)];
         if name != &START[..name.len()] {
-            return Err(ReadError::NotHttp);
+            return other_protocol(bytes);
         }
         if START.starts_with(bytes) {
             return Ok(());
@@ -180,6 +180,27 @@ impl Section for Head {
         };
         Ok(Some((length, head)))
     }
+}
+
+/// Returns the error for a response that does not start with `HTTP/`. Bytes that may become the
+/// start of a known protocol are not yet an error.
+#[cold]
+fn other_protocol(bytes: &[u8]) -> Result<(), ReadError> {
+    // Record type `alert`, and the major version of all TLS versions (RFC 8446, section 5.1).
+    const ALERT: [Option<u8>; 2] = [Some(21), Some(3)];
+    // A short SETTINGS frame: length, type, no flags, stream 0 (RFC 9113, section 4.1).
+    const SETTINGS: [Option<u8>; 8] = {
+        const ZERO: Option<u8> = Some(0);
+        [ZERO, ZERO, None, Some(4), ZERO, ZERO, ZERO, ZERO]
+    };
+    let is_start = |(byte, expected): (&u8, &Option<u8>)| expected.is_none_or(|e| e == *byte);
+    for (pattern, error) in [(&ALERT[..], ReadError::Tls), (&SETTINGS, ReadError::Http2)] {
+        if bytes.iter().zip(pattern).all(is_start) {
+            let is_complete = bytes.len() >= pattern.len();
+            return if is_complete { Err(error) } else { Ok(()) };
+        }
+    }
+    Err(ReadError::NotHttp)
 }
 
 #[cold]
@@ -373,7 +394,10 @@ mod tests {
             (&b"H"[..], Ok(())),
             (b"HTTP/", Ok(())),
             (b"HTTP/1.1", Ok(())),
-            (b"\x15\x03\x03", Err(ReadError::NotHttp)),
+            (b"\x15\x03\x03", Err(ReadError::Tls)),
+            (b"\x16\x03\x03", Err(ReadError::NotHttp)),
+            (b"\0\0\x12\x04\0\0\0\0\0", Err(ReadError::Http2)),
+            (b"\0\0\x12\x04", Ok(())),
             (b"\r\nHTTP/1.1 200", Err(ReadError::NotHttp)),
             (b"http/1.1", Err(ReadError::NotHttp)),
             (b"HTTPS", Err(ReadError::NotHttp)),

@@ -100,6 +100,12 @@ impl Reader {
         has_head.then_some(self.status)
     }
 
+    /// Returns whether the current response ends when the peer closes the connection.
+    #[must_use]
+    pub fn ends_with_connection(&self) -> bool {
+        matches!(self.state, State::UntilClose)
+    }
+
     /// Reads bytes from the connection, and passes the body to `body`. One call consumes at most
     /// the rest of one response. Feed the remaining bytes after the next call to
     /// [`expect_response`](Self::expect_response).

@@ -310,6 +310,50 @@ fn names_a_server_that_does_not_speak_http() {
 }
 
 #[test]
+fn names_the_fault_of_a_response() {
+    const CLOSING: &[u8] = b"";
+    let big = &*format!("HTTP/1.1 200 OK\r\nA: {}\r\n\r\n", "x".repeat(70_000)).leak();
+    let [problem, fix] = [
+        "neither Content-Length nor chunked encoding",
+        "make the server send",
+    ];
+    for (answer, words) in [
+        (&b"HTTP/1.1 200 OK\r\n\r\nhello"[..], [problem, fix]),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            ["RFC 9112 section 6.3", "send only one of them"],
+        ),
+        (big.as_bytes(), ["longer than 65536 bytes", "send less"]),
+        (
+            b"\x15\x03\x03\0\x02\x02\x28",
+            ["speaks TLS", "use https://"],
+        ),
+        (
+            b"\0\0\0\x04\0\0\0\0\0",
+            ["speaks HTTP/2", "enable HTTP/1.1"],
+        ),
+        (CLOSING, ["closed connections", "use https://"]),
+    ] {
+        let listener = Listener::start(move |stream| {
+            if answer.is_empty() {
+                drop(stream)
+            } else {
+                answer_each(stream, |_| answer.to_vec())
+            }
+        });
+        let load = load(&listener.url, &["-n", "2", "-c", "1", "--timeout", "300ms"]);
+        load.ends_with(3);
+        let printed = load.stderr();
+        let last = printed.lines().last().unwrap();
+        assert!(words.iter().all(|word| last.contains(word)), "{last}");
+        let printed = printed.split_whitespace().collect::<Vec<_>>().join(" ");
+        let summary = printed.strip_suffix(last).unwrap_or_default();
+        let next = summary.rsplit(" next ").next().unwrap();
+        assert!(next.contains(words[1]) && !next.contains("-c 1"), "{next}");
+    }
+}
+
+#[test]
 fn a_refused_port_prints_one_line() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = port.local_addr().unwrap();

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use std::thread;
 
 use crate::support::https::serve;
-use crate::support::tls::{Authority, SUITES, Valid, server};
+use crate::support::tls::{Authority, SUITES, Valid, requiring_certificates, server};
 use crate::support::{Serve, code, finish, floodmark, load, run, succeeds, text};
 use floodmark_record::tls::Trust;
 
@@ -276,6 +276,25 @@ fn trusts_a_ca_certificate_of_the_server() {
         printed.contains("--cacert FILE with this certificate"),
         "{printed}"
     );
+}
+
+#[test]
+fn names_a_server_that_requires_a_certificate() {
+    let identity = AUTHORITY.issue(&["127.0.0.1"], Valid::Now);
+    for suite in [SUITES[0], SUITES[3]] {
+        let config = requiring_certificates(&AUTHORITY, &identity, &[suite]);
+        let url = format!("https://{}/", serve("127.0.0.1", config));
+        let output = run(&["load", &url, "-n", "10", "--insecure"]);
+        let printed = text(&output.stderr);
+        assert_eq!(code(&output), 3, "{printed}");
+        let last = printed.lines().last().unwrap();
+        for words in [
+            "requires a client certificate",
+            "does not support client certificates",
+        ] {
+            assert!(last.contains(words), "{printed}");
+        }
+    }
 }
 
 #[test]

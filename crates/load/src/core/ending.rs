@@ -330,10 +330,13 @@ impl Core {
 
     pub(super) fn malformed(&mut self, slot: Slot, mut name: &'static str, now: Ns) {
         // After a response on this connection, the server speaks HTTP, but is out of step.
-        if name == ReadError::NotHttp.name() && self.connections[slot as usize].used > 0 {
-            name = ReadError::Unsolicited.name();
+        if ReadError::named(name).is_some_and(ReadError::is_other_protocol) {
+            if self.connections[slot as usize].used > 0 {
+                name = ReadError::Unsolicited.name();
+            } else {
+                self.not_http += 1;
+            }
         }
-        self.not_http += u64::from(name == ReadError::NotHttp.name());
         self.fail(slot, name, Outcome::Malformed, now);
     }
 
@@ -373,7 +376,12 @@ impl Core {
                 self.connections[slot as usize].deadline = now + self.timeout;
                 self.pressing.push_back(&mut self.connections, slot);
             }
-            ConnectionState::Busy => self.end_request(slot, Outcome::TimedOut, now),
+            ConnectionState::Busy => {
+                if connection.reader.ends_with_connection() {
+                    self.recorder.error(ReadError::UnknownLength.name());
+                }
+                self.end_request(slot, Outcome::TimedOut, now);
+            }
             ConnectionState::Connecting => {
                 let name = match connection.reached {
                     Some(_) => failure::HANDSHAKE_TIMED_OUT,

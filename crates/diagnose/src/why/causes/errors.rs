@@ -5,6 +5,7 @@ use floodmark_record::reason::FIX_STOPPED;
 
 use super::rate_limiter::{is_limited, responses};
 use super::*;
+use crate::failures::response_fault;
 use crate::silence;
 use crate::text::show_s;
 use crate::validity::MIN_LENGTH_S;
@@ -80,10 +81,12 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
         .filter(|(status, _)| !(200..400).contains(*status))
         .filter(|(status, _)| !(is_limited && matches!(status, 429 | 503)))
         .max_by_key(|(_, n)| **n);
-    let kind = most_frequent.map_or_else(
-        || "unexpected body".to_owned(),
-        |(status, n)| format!("status {status}: {}", show_count(*n)),
-    );
+    let fault = response_fault(run).filter(|_| counts.malformed > counts.wrong + counts.rejected);
+    let kind = match (&fault, most_frequent) {
+        (Some(fault), _) => fault.problem.clone(),
+        (None, Some((status, n))) => format!("status {status}: {}", show_count(*n)),
+        (None, None) => "unexpected body".to_owned(),
+    };
     Candidate::new(
         EvidenceRank::Counted,
         format!(
@@ -103,10 +106,11 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
             per_s(facts.ok_per_s),
             per_s(facts.responses_per_s)
         )],
-        match most_frequent {
-            Some((404 | 405, _)) => "check the method and path of the request",
-            Some((401 | 403, _)) => "add the required credentials (-H 'Authorization: ...')",
-            _ => "check the server's log; count only successful responses",
+        match (fault, most_frequent) {
+            (Some(fault), _) => fault.fix,
+            (None, Some((404 | 405, _))) => "check the method and path of the request",
+            (None, Some((401 | 403, _))) => "add the required credentials (-H 'Authorization: ...')",
+            (None, _) => "check the server's log; count only successful responses",
         },
     )
     .at([(StepKind::Errors, Actor::Server)])
@@ -134,7 +138,9 @@ fn no_response(facts: &RunFacts<'_>) -> Option<Finding> {
     }
     let unanswered = counts.timed_out + counts.in_flight_at_end;
     let (target, sent) = (&run.plan.target, counts.sent);
-    let (summary, next) = if unanswered as f64 >= MOST * sent.max(1) as f64 {
+    let (summary, next) = if let Some(fault) = response_fault(run) {
+        (fault.problem, fault.fix.to_owned())
+    } else if unanswered as f64 >= MOST * sent.max(1) as f64 {
         (
             format!(
                 "the server never responded: {} of {} got no response within {}",
