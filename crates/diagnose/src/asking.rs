@@ -34,6 +34,11 @@ pub(crate) fn scaled(plan: &Plan, factor: f64) -> String {
     }
 }
 
+/// Returns the flag that halves the load, or `None` if the load is a single connection.
+pub(crate) fn halved(plan: &Plan) -> Option<String> {
+    (plan.is_open() || plan.connections > 1).then(|| scaled(plan, 0.5))
+}
+
 /// Returns the flag for a sufficiently long run, or `None` if the load determines the length.
 pub(crate) fn longer(plan: &Plan) -> Option<String> {
     match plan.schedule() {

@@ -119,7 +119,7 @@ fn failed_requests(run: &Run) -> Option<String> {
     let counts = &run.requests;
     let server = &run.plan.target.authority;
     let curl = curl(run);
-    let less = asking::scaled(&run.plan, 0.5);
+    let less = asking::halved(&run.plan);
     let unexpected = counts.statuses.iter();
     let status = unexpected
         .filter(|(status, _)| !matches!(**status, 200..=399 | 429 | 503))
@@ -138,9 +138,12 @@ fn failed_requests(run: &Run) -> Option<String> {
             check.name()
         ),
     };
-    let connect_failed = format!(
-        "connections failed to open; check the server's log, or open fewer at once: {less}"
-    );
+    let connect_failed = match &less {
+        Some(less) => format!(
+            "connections failed to open; check the server's log, or open fewer at once: {less}"
+        ),
+        None => "connections failed to open: check the server's log".to_owned(),
+    };
     let fault = response_fault(run);
     let malformed = match &fault {
         Some(fault) => format!("responses were malformed: {fault} ({curl})"),
@@ -150,15 +153,19 @@ fn failed_requests(run: &Run) -> Option<String> {
         Some(fault) => format!("connections closed without a response: {fault}"),
         None => "connections closed without a response: check the server's log".to_owned(),
     };
-    let timed_out = match &fault {
-        Some(fault) => format!("requests timed out: {fault}"),
-        None => format!("requests timed out: retry with {less}"),
+    let timed_out = match (&fault, &less) {
+        (Some(fault), _) => format!("requests timed out: {fault}"),
+        (None, Some(less)) => format!("requests timed out: retry with {less}"),
+        (None, None) => {
+            "requests timed out: check the server's log, or use a longer --timeout".to_owned()
+        }
     };
     let is_failing = |verdict: &Verdict| verdict.cause == Cause::Errors;
-    let rejected = if run.verdict.as_ref().is_some_and(is_failing) {
-        "requests were rejected (429 or 503): check the server's log".to_owned()
-    } else {
-        format!("requests were rejected (429 or 503): retry with {less}")
+    let is_failing = run.verdict.as_ref().is_some_and(is_failing);
+    let less = less.filter(|_| !is_failing);
+    let rejected = match less {
+        Some(less) => format!("requests were rejected (429 or 503): retry with {less}"),
+        None => "requests were rejected (429 or 503): check the server's log".to_owned(),
     };
     let failures = [
         (counts.connect_failed, connect_failed),

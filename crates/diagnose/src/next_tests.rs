@@ -256,6 +256,19 @@ fn suggests_a_next_step_for_each_run() {
             "-c 25",
         ),
         (
+            "timeouts of one connection",
+            with(closed(), |r| {
+                r.plan.connections = 1;
+                fail(r, 500, |c| &mut c.timed_out);
+            }),
+            "500 requests timed out: check the server's log, or use a longer --timeout",
+        ),
+        (
+            "failed connects",
+            with(closed(), |r| fail(r, 500, |c| &mut c.connect_failed)),
+            "or open fewer at once: -c 25",
+        ),
+        (
             "no HTTP, known reason",
             with(closed(), |r| {
                 fail(r, 500, |c| &mut c.malformed);
