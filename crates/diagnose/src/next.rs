@@ -138,11 +138,15 @@ fn failed_requests(run: &Run) -> Option<String> {
             check.name()
         ),
     };
+    let refused = run.errors.get("connect_refused").unwrap_or(&0);
     let connect_failed = match &less {
-        Some(less) => format!(
+        Some(less) if 2 * refused < counts.connect_failed => format!(
             "connections failed to open; check the server's log, or open fewer at once: {less}"
         ),
-        None => "connections failed to open: check the server's log".to_owned(),
+        Some(_) | None => {
+            "connections failed to open: check whether the server stopped or restarted (see its log)"
+                .to_owned()
+        }
     };
     let fault = response_fault(run);
     let malformed = match &fault {

@@ -269,6 +269,14 @@ fn suggests_a_next_step_for_each_run() {
             "or open fewer at once: -c 25",
         ),
         (
+            "an outage",
+            with(closed(), |r| {
+                fail(r, 500, |c| &mut c.connect_failed);
+                r.errors.insert("connect_refused".to_owned(), 400);
+            }),
+            "failed to open: check whether the server stopped or restarted",
+        ),
+        (
             "no HTTP, known reason",
             with(closed(), |r| {
                 fail(r, 500, |c| &mut c.malformed);
