@@ -3,7 +3,7 @@
 use floodmark_record::cause::Cause;
 use floodmark_record::events::EndReason;
 use floodmark_record::plan::Schedule;
-use floodmark_record::reason::{CLIENT_ERRORS, FIX_STOPPED};
+use floodmark_record::reason::{CLIENT_ERRORS, COMPRESSED_BODY, FIX_STOPPED};
 use floodmark_record::run::{CheckResult, Run, Saturation, Status, SteadyClass, StepFigures};
 use floodmark_record::units::show_count;
 use floodmark_record::verdict::Verdict;
@@ -132,6 +132,10 @@ fn failed_requests(run: &Run) -> Option<String> {
         (Some((status, _)), Some(_)) => {
             format!("unexpected responses (mostly status {status}): {why}")
         }
+        (None, _) if run.errors.contains_key(COMPRESSED_BODY) => format!(
+            "responses have a compressed body, which floodmark compares without decompressing it: \
+             remove the Accept-Encoding header, or disable compression in the server ({curl})"
+        ),
         (None, None) => format!("responses did not match --expect: {why}"),
         (None, Some(check)) => format!(
             "responses lack the content that --check {} needs: {why}",

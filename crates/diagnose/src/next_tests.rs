@@ -277,6 +277,14 @@ fn suggests_a_next_step_for_each_run() {
             "failed to open: check whether the server stopped or restarted",
         ),
         (
+            "compressed",
+            with(closed(), |r| {
+                fail(r, 500, |c| &mut c.wrong);
+                r.errors.insert("compressed_body".to_owned(), 500);
+            }),
+            "remove the Accept-Encoding header",
+        ),
+        (
             "no HTTP, known reason",
             with(closed(), |r| {
                 fail(r, 500, |c| &mut c.malformed);

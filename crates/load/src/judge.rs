@@ -105,6 +105,15 @@ impl Judge {
         })
     }
 
+    /// Returns whether a body that is needed is compressed with gzip or zstd.
+    #[must_use]
+    pub fn is_compressed(&self, body: &[u8]) -> bool {
+        // The first bytes are those of RFC 1952 and RFC 8878.
+        let is_compressed =
+            body.starts_with(&[0x1f, 0x8b]) || body.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]);
+        is_compressed && self.needs_body()
+    }
+
     /// Returns whether the requests write to an API that a check covers.
     /// Such a request must not be sent twice, and its outcome is kept even without a response.
     #[inline]

@@ -12,6 +12,10 @@ use crate::units::{percent, plural, show_count, show_s};
 /// Fix for a server that stopped responding.
 pub const FIX_STOPPED: &str = "check the server's log, restart the server and repeat";
 
+/// Error name for a response whose body is compressed, although an expectation or a check needs its
+/// content.
+pub const COMPRESSED_BODY: &str = "compressed_body";
+
 /// Fix for a client stall.
 const FIX_STALL: &str = "stop other programs on this host (see floodmark doctor) and repeat";
 

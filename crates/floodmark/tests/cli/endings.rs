@@ -354,6 +354,17 @@ fn names_the_fault_of_a_response() {
 }
 
 #[test]
+fn names_a_compressed_body() {
+    let head = "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 4\r\n\r\n";
+    let answer = [head.as_bytes(), &[0x1f, 0x8b, 8, 0]].concat();
+    let listener = Listener::answering(&answer);
+    let load = load(&listener.url, &["-n", "5", "--expect", "body=x"]);
+    assert_eq!(load.run().errors["compressed_body"], 5);
+    let printed = load.stderr();
+    assert!(printed.contains("Accept-Encoding"), "{printed}");
+}
+
+#[test]
 fn a_refused_port_prints_one_line() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = port.local_addr().unwrap();

@@ -4,6 +4,7 @@
 use floodmark_record::Outcome;
 use floodmark_record::operation::OperationKind;
 use floodmark_record::plan::{CloseFirst, Retry};
+use floodmark_record::reason::COMPRESSED_BODY;
 use floodmark_wire::{ReadError, Reader};
 
 use super::{Action, Core};
@@ -160,6 +161,9 @@ impl Core {
                     .not_ok_responses
                     .keep(status, &body_in(data, judge.to_head)),
             }
+        }
+        if outcome == Outcome::Wrong && judge.is_compressed(body) {
+            self.recorder.error(COMPRESSED_BODY);
         }
         if let Some(lacking) = judge.wants() {
             // A response with status 2xx or 3xx that lacks the required content is not ok.
