@@ -129,7 +129,8 @@ pub enum Confidence {
     Unknown,
     /// The evidence is consistent, but no perturbation confirmed the cause.
     Likely,
-    /// Perturbations changed throughput as the cause predicts.
+    /// Perturbations changed throughput as the cause predicts, or the cause is `errors` and every
+    /// request failed.
     Proven,
 }
 

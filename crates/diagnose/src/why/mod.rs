@@ -103,6 +103,7 @@ pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
             .collect(),
         confidence: match cause {
             Cause::Unknown => Confidence::Unknown,
+            Cause::Errors if run.requests.ok == 0 => Confidence::Proven,
             _ => Confidence::Likely,
         },
         summary: first.summary,

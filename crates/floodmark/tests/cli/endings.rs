@@ -8,9 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use floodmark_record::cause::Cause;
 use floodmark_record::events::EndReason;
 use floodmark_record::reason::joined;
 use floodmark_record::run::Status;
+use floodmark_record::verdict::Confidence;
 use floodmark_truth::Scenario;
 
 use crate::support::hostile::{Listener, answer_each};
@@ -72,6 +74,10 @@ fn a_run_without_ok_responses_is_invalid() {
     let reason = "no response was ok (mostly status 404: 10)";
     assert_eq!(joined(&load.run().validity.reasons), reason);
     assert!(load.stderr().contains(reason), "{}", load.stderr());
+    // All requests were counted as failures.
+    let verdict = load.run().verdict.as_ref().unwrap();
+    let expected = (Cause::Errors, Confidence::Proven);
+    assert_eq!((verdict.cause, verdict.confidence), expected);
 }
 
 #[test]
