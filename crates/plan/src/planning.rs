@@ -2,6 +2,7 @@
 //! limits.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::time::Duration;
 
 use floodmark_load::budget::{self, Offer, SocketLocation};
@@ -300,9 +301,16 @@ fn sizes_connections(spec: &PlanSpec, plan: &Plan) -> bool {
 fn request(spec: &PlanSpec) -> Result<RequestPlan, String> {
     let body = match &spec.body {
         Some(BodySource::Text(text)) => text.clone().into_bytes().into(),
-        Some(BodySource::File(path)) => input::read(path)
-            .map(RequestBody::from)
-            .map_err(|why| format!("{} {}: {why}", spec.name("body-file"), path.display()))?,
+        Some(BodySource::File(path)) => {
+            let is_stdin = spec.origin == Origin::CommandLine && path == Path::new("-");
+            let read = if is_stdin {
+                input::stdin()
+            } else {
+                input::read(path)
+            };
+            read.map(RequestBody::from)
+                .map_err(|why| format!("{} {}: {why}", spec.name("body-file"), path.display()))?
+        }
         None => RequestBody::default(),
     };
     let method = match &spec.method {

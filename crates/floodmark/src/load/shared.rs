@@ -330,7 +330,7 @@ pub struct RequestArgs {
     #[arg(short, long, value_name = "TEXT", conflicts_with = "body_file")]
     pub body: Option<String>,
 
-    /// File with the request body, at most 64 MiB [default: none]
+    /// File with the request body, at most 64 MiB; `-` for stdin [default: none]
     #[arg(long, value_name = "FILE")]
     pub body_file: Option<PathBuf>,
 

@@ -1,13 +1,13 @@
 //! Tests of request bytes, and of which responses count as ok.
 
-use std::io::{Read, Write};
+use std::io::{Read, Seek, Write};
 use std::sync::{Arc, Mutex};
 
 use floodmark_truth::Scenario;
 use floodmark_truth::scenario::{FaultShare, ResponseFault};
 
 use crate::support::hostile::{Listener, answer_each};
-use crate::support::{PythonServer, Serve, load, text, truth};
+use crate::support::{PythonServer, Serve, load, start_load_as, text, truth};
 
 /// Starts a server that records the bytes of its first connection.
 fn recorder() -> (Listener, Arc<Mutex<Vec<u8>>>) {
@@ -187,6 +187,23 @@ fn a_result_contains_only_the_hash_of_a_long_body() {
     assert_eq!(recorded.bytes(), None);
     let events = std::fs::metadata(load.events()).unwrap().len();
     assert!(events < 100_000, "{events} bytes");
+}
+
+#[test]
+fn reads_a_body_from_stdin() {
+    let (listener, seen) = recorder();
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(b"{}").unwrap();
+    file.rewind().unwrap();
+    let load = start_load_as(&listener.url, &["-n", "1", "--body-file", "-"], |command| {
+        command.stdin(file);
+    });
+    load.end().ends_with(0);
+    assert!(
+        seen.lock()
+            .unwrap()
+            .ends_with(b"\r\nContent-Length: 2\r\n\r\n{}")
+    );
 }
 
 #[test]
