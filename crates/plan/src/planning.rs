@@ -300,7 +300,10 @@ fn sizes_connections(spec: &PlanSpec, plan: &Plan) -> bool {
 
 fn request(spec: &PlanSpec) -> Result<RequestPlan, String> {
     let body = match &spec.body {
-        Some(BodySource::Text(text)) => text.clone().into_bytes().into(),
+        Some(BodySource::Text(text)) => {
+            refuse_file_name(spec, text)?;
+            text.clone().into_bytes().into()
+        }
         Some(BodySource::File(path)) => {
             let is_stdin = spec.origin == Origin::CommandLine && path == Path::new("-");
             let read = if is_stdin {
@@ -323,6 +326,18 @@ fn request(spec: &PlanSpec) -> Result<RequestPlan, String> {
         headers: spec.headers.clone(),
         body,
     })
+}
+
+/// Rejects a body that names a file in the syntax of curl.
+fn refuse_file_name(spec: &PlanSpec, body: &str) -> Result<(), String> {
+    match body.strip_prefix('@') {
+        Some(file) if Path::new(file).is_file() => Err(format!(
+            "{} {body}: the body is sent as text; to send the content of the file, use {} {file}",
+            spec.name("body"),
+            spec.name("body-file")
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Reads the mix file or check file of a plan, if any. Returns the length of the longest request, in

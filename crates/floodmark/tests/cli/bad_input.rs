@@ -249,6 +249,16 @@ fn refuses_invalid_requests() {
 }
 
 #[test]
+fn refuses_a_body_that_names_a_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("body.json");
+    std::fs::write(&file, "{}").unwrap();
+    let body = format!("@{}", file.display());
+    let fix = format!("use --body-file {}", file.display());
+    one_line(&[&refusing(), "-b", &body], &[&fix]);
+}
+
+#[test]
 fn refuses_impossible_schedules() {
     let url = refusing();
     for (arguments, words) in [
