@@ -77,8 +77,9 @@ pub enum RequestError {
     TransferEncoding,
     /// A `Connection` header conflicts with [`RequestSpec::close`].
     #[error(
-        "header \"Connection: {given}\" conflicts with {}; remove the header",
-        if *close { "connections that close after each response" } else { "kept connections" }
+        "header \"Connection: {given}\" conflicts with {}",
+        if *close { "connections that close after each response; remove the header" }
+        else { "kept connections; remove the header, and use --fresh to close each connection after one response" }
     )]
     Connection {
         /// The user's value.

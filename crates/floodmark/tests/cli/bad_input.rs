@@ -230,7 +230,7 @@ fn refuses_invalid_requests() {
         (["-H", "a: b\r\nc: d"], "CR"),
         (["-H", "Content-Length: 5"], "Content-Length"),
         (["-H", "Transfer-Encoding: chunked"], "Transfer-Encoding"),
-        (["-H", "Connection: close"], "kept"),
+        (["-H", "Connection: close"], "use --fresh"),
         (["-X", "GET /"], "GET /"),
         (["--body-file", missing], missing),
         (["--body-file", "/"], "--body-file"),
