@@ -517,6 +517,30 @@ impl RequestTemplate {
     }
 }
 
+/// Returns the first text in the form of a template that is not a template: a name in braces, such
+/// as `{token}`. Skips text in double braces, such as `{{token}}`.
+#[must_use]
+pub fn literal_template(text: &[u8]) -> Option<&str> {
+    let mut at = 0;
+    while let Some(start) = text[at..].iter().position(|byte| *byte == b'{') {
+        let rest = &text[at + start..];
+        let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || b"_-:".contains(byte);
+        let length = 1 + rest[1..].iter().take_while(|byte| is_name(byte)).count();
+        let is_whole =
+            length > 1 && rest[1].is_ascii_alphabetic() && rest.get(length) == Some(&b'}');
+        let is_escaped = (at + start)
+            .checked_sub(1)
+            .is_some_and(|before| text[before] == b'{');
+        let template = &rest[..=length.min(rest.len() - 1)];
+        let is_known = template == KEY || !matches!(marker(template), Ok(None));
+        if is_whole && !is_escaped && !is_known {
+            return std::str::from_utf8(template).ok();
+        }
+        at += start + 1;
+    }
+    None
+}
+
 /// Creates the source of random values for request `number`.
 /// The seed and the number determine the initial state, so every thread that sends this request
 /// sends the same bytes.

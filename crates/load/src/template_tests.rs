@@ -147,3 +147,22 @@ fn renders_keys_only_in_checks() {
         assert_eq!(String::from_utf8(out).unwrap(), expected);
     }
 }
+
+#[test]
+fn finds_text_in_the_form_of_a_template() {
+    for (text, found) in [
+        ("{token}", Some("{token}")),
+        (
+            r#"{"a": "{user-id}", "b": {"c": {seq}}}"#,
+            Some("{user-id}"),
+        ),
+        ("{randint:1-5}", Some("{randint:1-5}")),
+        ("{seq} {uuid} {rand:1-5} {key}", None),
+        ("{{token}} {{seq}}", None),
+        (r#"{"a": {}} {1} { b } {c"#, None),
+        ("{", None),
+        ("", None),
+    ] {
+        assert_eq!(literal_template(text.as_bytes()), found, "{text}");
+    }
+}

@@ -10,7 +10,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use floodmark_load::request::{RequestPart, longest, requests};
+use floodmark_load::request::{RequestPart, literal_template, longest, requests};
 use floodmark_record::Plan;
 use floodmark_record::plan::{
     Expect, MAX_REQUESTS, Mix, MixRequest, RequestPlan, Target, parse_header,
@@ -304,6 +304,37 @@ pub(crate) fn longest_request(
         Some((place, name)) => Err(format!("{place}: the request \"{name}\": {fault}")),
         None => Err(format!("the request: {fault}")),
     }
+}
+
+/// Returns a remark for each header and body of a plan's mix that contains text in the form of a
+/// template, such as `{token}`, which is sent unchanged. `place` is that of [`longest_request`].
+pub(crate) fn literal_templates(
+    plan: &Plan,
+    place: impl Fn(usize, RequestPart) -> Option<String>,
+) -> Vec<String> {
+    let requests = plan.mix.iter().flat_map(|mix| &mix.requests).enumerate();
+    let requests = requests.filter(|(_, request)| request.templates);
+    let parts = requests.flat_map(|(index, of)| {
+        let headers = of.request.headers.iter().map(|(_, value)| value.as_bytes());
+        let headers = headers.map(|text| (RequestPart::Headers, text));
+        let body = of
+            .request
+            .body
+            .bytes()
+            .map(|text| (RequestPart::Body, text));
+        headers
+            .chain(body)
+            .map(move |(part, text)| (index, part, text))
+    });
+    let remark = |(index, part, text)| {
+        let literal = literal_template(text)?;
+        let place = place(index, part)?;
+        Some(format!(
+            "{place}: {literal} is sent unchanged; templates are {{seq}}, {{rand:1-1000}} and {{uuid}} (templates = false \
+             sends all text unchanged)"
+        ))
+    };
+    parts.filter_map(remark).collect()
 }
 
 #[cfg(test)]

@@ -109,7 +109,7 @@ pub fn plan(
         ));
     }
     plan.check = check(spec, &plan.request)?;
-    let longest = requests_of_files(spec, &mut plan)?;
+    let (longest, file_remarks) = requests_of_files(spec, &mut plan)?;
     let (backend, notice) = io_backend::choose(spec, &plan, &mut offer, longest)?;
     plan.backend = backend;
     notices.extend(notice);
@@ -124,6 +124,7 @@ pub fn plan(
         });
     }
     let mut remarks = remarks(&plan, &offer);
+    remarks.extend(file_remarks);
     remarks.extend_from_slice(&notices);
     remarks.extend(remark);
     Ok(Planned {
@@ -341,8 +342,8 @@ fn refuse_file_name(spec: &PlanSpec, body: &str) -> Result<(), String> {
 }
 
 /// Reads the mix file or check file of a plan, if any. Returns the length of the longest request, in
-/// bytes.
-fn requests_of_files(spec: &PlanSpec, plan: &mut Plan) -> Result<usize, String> {
+/// bytes, and remarks about the files.
+fn requests_of_files(spec: &PlanSpec, plan: &mut Plan) -> Result<(usize, Vec<String>), String> {
     if let Some(file) = api_check::of_spec(spec, plan)? {
         plan.mix = Some(file.mix.clone());
         plan.check = Some(Check::Api(Box::new(file.check.clone())));
@@ -350,14 +351,17 @@ fn requests_of_files(spec: &PlanSpec, plan: &mut Plan) -> Result<usize, String> 
         let place = |request, part| Some(format!("{name} {}", file.place(request, part)));
         file.check_readback(&plan.target)
             .map_err(|error| format!("{name} {error}"))?;
-        return mix::longest_request(plan, place);
+        let longest = mix::longest_request(plan, place)?;
+        return Ok((longest, mix::literal_templates(plan, place)));
     }
     let file = mix::of_spec(spec, &plan.target)?;
     plan.mix = file.as_ref().map(|file| file.mix.clone());
-    mix::longest_request(plan, |request, part| {
+    let place = |request, part| {
         let place = file.as_ref()?.place(request, part);
         Some(format!("{} {place}", spec.name("mix")))
-    })
+    };
+    let longest = mix::longest_request(plan, place)?;
+    Ok((longest, mix::literal_templates(plan, place)))
 }
 
 /// Returns the check for the responses, unless a file describes it. For `scoring`, reads the score

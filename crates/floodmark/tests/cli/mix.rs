@@ -58,6 +58,20 @@ fn example() -> PathBuf {
 }
 
 #[test]
+fn names_text_that_only_looks_like_a_template() {
+    let listener = Listener::answering(b"HTTP/1.1 204 No Content\r\n\r\n");
+    let (_directory, path) = file(
+        "[[request]]\nname = \"a\"\npath = \"/\"\nheaders = [\"X-A: {{b}}\", \"X-C: {token}\"]\n",
+    );
+    let load = load(&listener.url, &["--mix", &path, "-n", "1"]);
+    load.ends_with(0);
+    let printed = load.stderr();
+    let remark = format!("--mix {path}:4: {{token}} is sent unchanged; templates are {{seq}},");
+    assert_eq!(printed.matches("is sent unchanged").count(), 1, "{printed}");
+    assert!(printed.contains(&remark), "{printed}");
+}
+
+#[test]
 fn the_documented_mix_works() {
     let (listener, log) = shop();
     let example = example();
