@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
-use clap::error::{ContextKind, ContextValue};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, CommandFactory, Parser, Subcommand};
 use floodmark_plan::values::count_within;
 
@@ -149,9 +149,62 @@ fn ended(ended: Result<(), Ending>) -> ExitCode {
     }
 }
 
+/// Flags of other load generators and of curl, with a hint.
+const OTHER_FLAGS: [(&str, &str); 22] = [
+    ("--vus", "use --connections (-c)"),
+    ("--users", "use --connections (-c)"),
+    ("--concurrency", "use --connections (-c)"),
+    ("--workers", "use --connections (-c)"),
+    ("--rps", "use --rate (-r)"),
+    ("--qps", "use --rate (-r)"),
+    ("-z", "use --duration (-d)"),
+    ("--data", "use --body (-b) or --body-file"),
+    ("--data-raw", "use --body (-b)"),
+    ("--data-binary", "use --body (-b) or --body-file"),
+    ("--request", "use --method (-X)"),
+    ("-m", "use --method (-X)"),
+    ("-k", "use --insecure"),
+    (
+        "-u",
+        "write the credentials in the URL: http://user:password@host/",
+    ),
+    (
+        "--user",
+        "write the credentials in the URL: http://user:password@host/",
+    ),
+    ("--http2", ONLY_HTTP1),
+    ("--http3", ONLY_HTTP1),
+    ("--h2", ONLY_HTTP1),
+    ("--follow", NO_REDIRECTS),
+    ("--location", NO_REDIRECTS),
+    ("-L", NO_REDIRECTS),
+    (
+        "--latency",
+        "latencies are always reported; remove the flag",
+    ),
+];
+
+const ONLY_HTTP1: &str = "floodmark supports only HTTP/1.1; remove the flag";
+const NO_REDIRECTS: &str = "redirects are not followed; request the target URL";
+
+/// Replaces the suggestion for an unknown flag if another program has this flag.
+fn explain_other_flag(error: &mut clap::Error) {
+    let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else {
+        return;
+    };
+    let is_same =
+        |(other, _): &&(&str, &str)| error.kind() == ErrorKind::UnknownArgument && other == flag;
+    if let Some((_, hint)) = OTHER_FLAGS.iter().find(is_same) {
+        error.remove(ContextKind::SuggestedArg);
+        let hints = ContextValue::StyledStrs(vec![(*hint).into()]);
+        error.insert(ContextKind::Suggested, hints);
+    }
+}
+
 /// Prints help and version to stdout and usage errors to stderr.
 fn usage(mut error: clap::Error) -> ExitCode {
     suggest_no_hidden_command(&mut error);
+    explain_other_flag(&mut error);
     if error.use_stderr() {
         out::note(&error.render().to_string());
         ExitCode::from(Exit::Usage.code())

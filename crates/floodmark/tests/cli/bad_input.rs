@@ -259,6 +259,19 @@ fn refuses_a_body_that_names_a_file() {
 }
 
 #[test]
+fn explains_flags_of_other_programs() {
+    let url = refusing();
+    for (flag, hint) in [
+        ("--vus", "--connections"),
+        ("--http2", "only HTTP/1.1"),
+        ("--follow", "redirects are not followed"),
+        ("-k", "--insecure"),
+    ] {
+        few_lines(&[&url, flag, "5"], &[flag, hint]);
+    }
+}
+
+#[test]
 fn refuses_impossible_schedules() {
     let url = refusing();
     for (arguments, words) in [
