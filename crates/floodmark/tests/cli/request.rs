@@ -297,11 +297,11 @@ def serve(connection):
         if b'/pieces' in request:
             for piece in b'HTTP/1.1 500 X\r\nContent-Length: 6\r\n\r\n', b'bro', b'ken':
                 connection.sendall(piece)
-                time.sleep(0.01)
+                time.sleep(0.05)
         elif b'/split' in request:
             for piece in b'HTTP/1.1 500 X\r\n', b'Content-Length: 6\r\n\r\nbro', b'ken':
                 connection.sendall(piece)
-                time.sleep(0.01)
+                time.sleep(0.05)
         elif b'/close' in request:
             connection.sendall(b'HTTP/1.1 404 X\r\n\r\nabsent')
             return connection.close()
