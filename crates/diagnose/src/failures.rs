@@ -7,7 +7,7 @@ use floodmark_wire::ReadError;
 
 use crate::tls;
 
-/// A problem of a server's responses, and the fix.
+/// A problem with a server's responses, and its fix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResponseFault {
     /// The problem.
@@ -25,8 +25,8 @@ impl Display for ResponseFault {
 /// Explains one outcome of a run's requests.
 type Explanation = fn(&Run) -> Option<ResponseFault>;
 
-/// Explains the most frequent outcome of the requests that got no valid response. Returns `None` if
-/// the errors do not tell the reason.
+/// Explains the most frequent reason why requests got no valid response. Returns `None` if the
+/// errors do not show the reason.
 #[must_use]
 pub fn response_fault(run: &Run) -> Option<ResponseFault> {
     let counts = &run.requests;
@@ -42,7 +42,8 @@ pub fn response_fault(run: &Run) -> Option<ResponseFault> {
 fn malformed(run: &Run) -> Option<ResponseFault> {
     let errors = run.request_errors();
     let errors = errors.filter_map(|(name, n)| Some((ReadError::named(name)?, n)));
-    // These errors are also counted for complete responses, and for requests that timed out.
+    // The following errors are also counted for complete responses and timeouts, so they do not
+    // explain malformed responses.
     let other = |error| {
         use ReadError::{DataAfterClose, UnknownLength, Unsolicited};
         matches!(error, DataAfterClose | UnknownLength | Unsolicited)
@@ -95,7 +96,7 @@ fn fix(error: ReadError) -> &'static str {
         ReadError::TooManyHeaders
         | ReadError::HeadTooLarge
         | ReadError::ChunkExtensionsTooLarge
-        | ReadError::TrailersTooLarge => "make the server send less",
+        | ReadError::TrailersTooLarge => "keep the response within this limit",
         ReadError::TruncatedHead | ReadError::TruncatedBody | ReadError::TruncatedChunks => {
             "check the server's log"
         }
@@ -129,7 +130,7 @@ mod tests {
             ),
             (
                 "head_too_large",
-                "longer than 65536 bytes, the maximum that floodmark accepts; make",
+                "longer than 65536 bytes, the maximum that floodmark accepts; keep",
             ),
             (
                 "length_and_transfer_encoding",

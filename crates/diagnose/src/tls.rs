@@ -17,7 +17,7 @@ pub fn handshake_failure(run: &Run) -> Option<String> {
     Some(format!("{}; {}", problem(run, name), fix(name)))
 }
 
-/// Describes the first TLS failure of a run. `name` is the name of a failure in `errors`.
+/// Describes the first TLS failure of a run, or falls back to `name`, an error name in `errors`.
 pub(crate) fn problem(run: &Run, name: &str) -> String {
     let failure = run.tls.as_ref().and_then(|tls| tls.used.failure.clone());
     failure.unwrap_or_else(|| name.replace('_', " "))

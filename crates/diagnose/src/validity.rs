@@ -261,17 +261,19 @@ fn nothing_ok(run: &Run) -> Option<Reason> {
     (counts.ok == 0).then_some(Reason::NothingOk { mostly })
 }
 
-/// Maximum half-width of the throughput's interval, as a share of the throughput, of a steady run.
+/// Half-width of the throughput interval, as a share of the throughput, above which a run is
+/// `unsteady`.
 const MAX_VARIATION: f64 = 0.1;
 
-/// Minimum share of a window without responses that explains an unsteady throughput.
+/// Minimum length of server stalls, as a share of the window, that explains an unsteady throughput.
 const MIN_SILENT_SHARE: f64 = 0.05;
 
-/// Minimum mean number of CPUs that other programs or virtual machines must use to disturb a run.
+/// Minimum mean CPU use of other programs or virtual machines, in CPUs, that counts as a
+/// disturbance.
 pub(crate) const OTHER_CPUS: f64 = 0.1;
 
-/// Reports that the throughput varied, and what disturbed the run. The client comes first, because
-/// its disturbances explain those of the server.
+/// Reports an unsteady throughput and its likely cause. Causes on the client and its host are
+/// checked first, because they can also look like a server stall.
 fn unsteady(run: &Run) -> Option<Reason> {
     let (per_s, interval) = (run.throughput_per_s?, run.throughput_interval.as_ref()?);
     let half_width = (interval.high - interval.low) / 2.0 / per_s;
@@ -306,7 +308,7 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len().max(1) as f64
 }
 
-/// Reports that the run was shorter than all responses.
+/// Reports that all ok responses arrived after the sending window.
 fn nothing_in_time(run: &Run) -> Option<Reason> {
     let sending_s = run.sending_s;
     let is_limited_by_time = run.plan.request_limit().is_none();

@@ -111,12 +111,12 @@ pub fn strict_run_fault(run: &Run) -> Option<(CaseOutcome, String)> {
     run_fault(run).or_else(|| Some((CaseOutcome::Error, bound()?.message)))
 }
 
-/// Returns an [`Ending`] if floodmark limited the run or the run was unsteady, which `--strict`
-/// forbids. Its message includes `what`.
+/// Returns an [`Ending`] if the client was the bottleneck or the run was unsteady, both of which
+/// `--strict` forbids. The message of the [`Ending`] includes `what`.
 pub fn bound(run: &Run, what: impl FnOnce() -> String) -> Option<Ending> {
     let problem = match run.validity.status {
         Status::Unsteady => "the run was unsteady",
-        Status::Bound => "floodmark limited the run",
+        Status::Bound => "the client was the bottleneck",
         Status::Valid | Status::Invalid => return None,
     };
     let message = format!("{problem}, which --strict forbids: {}", what());

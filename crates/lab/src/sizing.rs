@@ -15,16 +15,16 @@ use floodmark_workers as workers;
 use crate::attempt::Attempts;
 use crate::fold::JoinedRun;
 
-/// Length of the load that shows the response times.
+/// Duration of the short load that measures the service time.
 const LENGTH: Duration = Duration::from_millis(500);
 
 /// Number of connections for each request in flight, so that a short stall of the server does not
 /// make requests wait for a connection.
 const HEADROOM: f64 = 2.0;
 
-/// Returns the plan of a load with the number of connections that it needs. Unless the user gave a
-/// number, sends a short load at the initial rate first. `first_number` is the next free request
-/// number.
+/// Returns the plan with the number of connections to use. First sends a short load at the initial
+/// rate to measure the service time, unless the plan, agents or an external client rule this out.
+/// `first_number` is the next unused request number.
 pub(crate) fn sized_plan(attempts: &Attempts<'_>, first_number: &mut u64) -> Plan {
     let Planned {
         plan,
@@ -63,8 +63,8 @@ fn short_load(plan: &Plan) -> Option<Plan> {
     })
 }
 
-/// Sends the load without recording it. Returns `None` if that fails, because the load that follows
-/// then fails for the same reason.
+/// Sends the load without recording it. Returns `None` if that fails; the measurement then fails
+/// for the same reason and reports it.
 fn measure(attempts: &Attempts<'_>, plan: Plan, first_number: &mut u64) -> Option<Run> {
     let mut run = JoinedRun::new(attempts.run.clone(), plan.clone());
     let input = WorkerInput::new(plan, *first_number, attempts.planned.anchors.clone());
@@ -77,8 +77,9 @@ fn measure(attempts: &Attempts<'_>, plan: Plan, first_number: &mut u64) -> Optio
     sent.ok().map(|()| run.finish())
 }
 
-/// Returns the number of connections for `plan` according to Little's law: twice the number of
-/// requests in flight at the highest rate, if each takes as long as the p99 service time of `run`.
+/// Returns the number of connections for `plan`: twice what Little's law requires at the highest
+/// rate with the p99 service time of `run` (the timeout if a request timed out), at least 50 and at
+/// most the number in `plan`.
 fn needed(run: &Run, plan: &Plan) -> u32 {
     let service_s = match run.requests.timed_out {
         0 => run.service_time_us.p99.unwrap_or(0.0) / 1e6,

@@ -119,7 +119,6 @@ impl TlsFailure {
     }
 
     /// Interprets an error from rustls. `received` starts with the bytes that caused the error.
-    /// `is_certificate_requested` tells whether the server requested a client certificate.
     pub fn from_rustls(error: &Error, received: &[u8], is_certificate_requested: bool) -> Self {
         let named = |name| (name, error.to_string());
         let (name, detail) = match error {

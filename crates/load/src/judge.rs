@@ -105,10 +105,10 @@ impl Judge {
         })
     }
 
-    /// Returns whether a body that is needed is compressed with gzip or zstd.
+    /// Returns whether a body is compressed with gzip or zstd and its content is needed.
     #[must_use]
     pub fn is_compressed(&self, body: &[u8]) -> bool {
-        // The first bytes are those of RFC 1952 and RFC 8878.
+        // Magic numbers of gzip (RFC 1952) and zstd (RFC 8878).
         let is_compressed =
             body.starts_with(&[0x1f, 0x8b]) || body.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]);
         is_compressed && self.needs_body()

@@ -517,8 +517,8 @@ impl RequestTemplate {
     }
 }
 
-/// Returns the first text in the form of a template that is not a template: a name in braces, such
-/// as `{token}`. Skips text in double braces, such as `{{token}}`.
+/// Returns the first text that looks like a template but is not one: a name in braces, such as
+/// `{token}`. Skips text in double braces, such as `{{token}}`.
 #[must_use]
 pub fn literal_template(text: &[u8]) -> Option<&str> {
     let mut at = 0;

@@ -31,7 +31,7 @@ fn read_whole(source: impl Read) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     // Limit the read itself, because devices and pipes do not report a size.
     match source.take(MAX_BYTES + 1).read_to_end(&mut bytes) {
-        Err(error) => Err(format!("{error}; name a readable file")),
+        Err(error) => Err(format!("{error}; use a readable file")),
         Ok(_) if bytes.len() as u64 > MAX_BYTES => {
             Err(format!("larger than {MAX_BYTES} bytes; use a smaller file"))
         }

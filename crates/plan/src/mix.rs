@@ -306,8 +306,8 @@ pub(crate) fn longest_request(
     }
 }
 
-/// Returns a remark for each header and body of a plan's mix that contains text in the form of a
-/// template, such as `{token}`, which is sent unchanged. `place` is that of [`longest_request`].
+/// Returns a remark for each header and body of a plan's mix that contains text such as `{token}`:
+/// text that looks like a template but is sent unchanged. For `place`, see [`longest_request`].
 pub(crate) fn literal_templates(
     plan: &Plan,
     place: impl Fn(usize, RequestPart) -> Option<String>,

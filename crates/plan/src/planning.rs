@@ -34,8 +34,8 @@ pub const MAX_THREADS: u64 = 1024;
 pub struct Planned {
     /// The plan.
     pub plan: Plan,
-    /// Whether a short load may determine the number of connections, because the user gave none.
-    /// The plan then contains the maximum.
+    /// Whether a short load can determine the number of connections. If so, the plan contains the
+    /// upper bound.
     pub sizes_connections: bool,
     /// Trusted certificate authorities, if the plan verifies certificates.
     pub anchors: Vec<TrustAnchor>,
@@ -284,9 +284,9 @@ fn connections(spec: &PlanSpec, plan: &Plan, offer: &Offer) -> Result<u32, Strin
     }
 }
 
-/// Returns whether a short load before the first measurement may determine the number of
-/// connections. Such a load is not sent if the user limits the number of requests, if a check counts
-/// all requests, or with `--warmup 0s`.
+/// Returns whether a short load before the first measurement can determine the number of
+/// connections: only in the open model, without `-c`, bursts, fresh connections, a request limit, a
+/// check or `--warmup 0s`.
 fn sizes_connections(spec: &PlanSpec, plan: &Plan) -> bool {
     let load = &spec.load;
     let has_no_warmup = load.warmup == Some(Warmup::Before(Duration::ZERO));
@@ -329,7 +329,7 @@ fn request(spec: &PlanSpec) -> Result<RequestPlan, String> {
     })
 }
 
-/// Rejects a body that names a file in the syntax of curl.
+/// Rejects a body in curl's `@FILE` syntax if the file exists.
 fn refuse_file_name(spec: &PlanSpec, body: &str) -> Result<(), String> {
     match body.strip_prefix('@') {
         Some(file) if Path::new(file).is_file() => Err(format!(

@@ -46,8 +46,8 @@ impl Origin {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct LoadSpec {
-    /// Total number of connections; with a rate, the maximum number. Default: 50; with a rate, what
-    /// a short load before the first measurement shows to be necessary, at least 50.
+    /// Total number of connections; with a rate, the maximum number. Default: 50; with a rate, 2 ×
+    /// highest rate × p99 service time of a short load before the first measurement, at least 50.
     #[serde(deserialize_with = "content::count::<_, 1, MAX_CONNECTIONS>")]
     #[schemars(with = "Count<1, MAX_CONNECTIONS>")]
     pub connections: Option<u64>,
@@ -86,8 +86,9 @@ pub struct LoadSpec {
     pub requests_per_connection: Option<u64>,
     /// Peer that closes a used connection first. Default: the server.
     pub close_first: Option<CloseFirst>,
-    /// Requests that are sent again if the server closes their kept connection before it responds:
-    /// `never` or `idempotent` (GET, HEAD, OPTIONS, TRACE, PUT, DELETE). Default: `idempotent`.
+    /// Requests to retry once if the server closes the kept connection before it responds: `never`
+    /// or `idempotent` (GET, HEAD, OPTIONS, TRACE, PUT, DELETE, and unsent requests). Default:
+    /// `idempotent`.
     pub retry: Option<Retry>,
     /// Source addresses to spread connections over, such as "127.0.0.2-127.0.0.200". Default:
     /// chosen by the kernel.

@@ -139,7 +139,7 @@ impl UrlParts {
         let (authority, path) = rest.split_at(authority_length(rest));
         let (user, place) = match authority.rsplit_once('@') {
             Some((user, _)) if user.contains(' ') => {
-                return Err("user and password contain a space; write %20 instead".to_owned());
+                return Err("the user or password contains a space; write %20 instead".to_owned());
             }
             Some((user, place)) => (Some(user), place),
             None => (None, authority),
@@ -226,7 +226,7 @@ fn split_scheme(url: &str) -> (&str, &str) {
         .unwrap_or(("http", url))
 }
 
-/// Returns the length of the authority at the start of a URL without a scheme.
+/// Returns the length of the authority at the start of `rest`, the part of a URL after the scheme.
 fn authority_length(rest: &str) -> usize {
     rest.find(['/', '?', '#']).unwrap_or(rest.len())
 }
@@ -301,8 +301,8 @@ pub fn without_credentials(argument: &str) -> String {
     }
 }
 
-/// Returns the address to connect to. Linux connects to a loopback address instead of the
-/// unspecified address, which servers print as their own.
+/// Replaces an unspecified address, which servers often print as their own, with the loopback
+/// address. Linux does the same when it connects.
 fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

@@ -1,4 +1,4 @@
-//! Credentials in a URL. A record contains only whether the URL had credentials.
+//! Credentials in a URL. A record states only whether the URL had credentials.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ pub struct Credentials(
     Option<String>,
 );
 
-/// Credentials as the record contains them.
+/// Placeholder for credentials in a record.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Omitted {

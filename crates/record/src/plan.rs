@@ -44,7 +44,7 @@ pub struct Plan {
     /// Peer that closes a used connection first. This peer enters TIME_WAIT unless it resets the
     /// connection.
     pub close_first: CloseFirst,
-    /// Requests that are sent again if the server closes their kept connection before it responds.
+    /// Requests to retry if the server closes the kept connection before it responds.
     #[serde(default)]
     pub retry: Retry,
     /// Length of the warm-up in seconds.
@@ -240,8 +240,8 @@ pub enum CloseFirst {
     Reset,
 }
 
-/// Requests that are sent again, once, if the server closes their kept connection before it
-/// responds. The server may have executed them.
+/// Requests to retry once if the server closes the kept connection before it responds. The server
+/// may already have executed such a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Retry {

@@ -12,8 +12,7 @@ use crate::units::{percent, plural, show_count, show_s};
 /// Fix for a server that stopped responding.
 pub const FIX_STOPPED: &str = "check the server's log, restart the server and repeat";
 
-/// Error name for a response whose body is compressed, although an expectation or a check needs its
-/// content.
+/// Error name for a compressed response body whose content an expectation or a check needs.
 pub const COMPRESSED_BODY: &str = "compressed_body";
 
 /// Fix for a client stall.
@@ -78,7 +77,7 @@ pub enum Reason {
     Unsteady {
         /// Half-width of the interval, as a share of the throughput.
         half_width: f64,
-        /// What made the throughput vary.
+        /// Likely cause.
         disturbance: Disturbance,
     },
     /// The server stopped responding.
@@ -297,7 +296,7 @@ pub fn show_stopped(since_s: f64) -> String {
     format!("the server stopped responding after {}", show_s(since_s))
 }
 
-/// What made the throughput of a run vary.
+/// Likely cause of an unsteady throughput.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Disturbance {
@@ -316,12 +315,12 @@ pub enum Disturbance {
         /// Mean number of CPUs.
         cpus: f64,
     },
-    /// The server sent no response for a while.
+    /// The server sent no response for one or more periods.
     ServerStall {
-        /// Total length of these periods in seconds.
+        /// Total length of the periods in seconds.
         stall_s: f64,
     },
-    /// No disturbance of the client or its host was observed, so the server probably varied.
+    /// No disturbance of the client or its host was observed, so the cause is probably the server.
     Server,
 }
 
@@ -335,18 +334,21 @@ impl Disturbance {
             ),
             Self::Steal { cpus } => (
                 format!("the hypervisor took {cpus:.2} CPUs from this host"),
-                "repeat on a host of your own, or run longer (-d)",
+                "repeat on a dedicated host, or run longer (-d)",
             ),
             Self::OtherPrograms { cpus } => {
                 (format!("other programs used {cpus:.2} CPUs"), FIX_STALL)
             }
             Self::ServerStall { stall_s } => (
-                format!("the server sent no response for {}", show_s(*stall_s)),
-                "check the server's log for this time",
+                format!(
+                    "the server sent no response for {} in total",
+                    show_s(*stall_s)
+                ),
+                "check the server's log",
             ),
             Self::Server => (
                 "no disturbance of the client or its host was observed".to_owned(),
-                "run longer (-d), and look for changes in the server over time (--html)",
+                "run longer (-d), and look for changes over time in the HTML report (--html FILE)",
             ),
         }
     }
@@ -383,7 +385,8 @@ impl Reason {
             } => {
                 let (cause, fix) = disturbance.parts();
                 let width = percent(*half_width);
-                let problem = format!("the throughput varied (± {width}), and {cause}");
+                let problem =
+                    format!("the throughput is uncertain (95 % interval: ± {width}): {cause}");
                 (problem, fix.to_owned())
             }
             Self::StoppedResponding {

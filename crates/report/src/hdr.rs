@@ -5,7 +5,7 @@ use std::fmt::Write;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use floodmark_record::result::Record;
 use floodmark_record::run::Run;
-use floodmark_record::units::show_count;
+use floodmark_record::units::plural;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 
@@ -26,9 +26,9 @@ pub fn of_record(record: &Record) -> Result<String, DamagedHistogram> {
     Ok(parts?.join("\n"))
 }
 
-/// Returns the response-time distribution of one run. Requests that timed out are counted at the
-/// timeout, which is a lower bound on their response time. A comment line gives the number of these
-/// requests.
+/// Returns the response-time distribution of one run. Censored requests are counted at a lower
+/// bound of their response time: the timeout, or their age at the end of the run. A comment line
+/// gives the number of these requests.
 ///
 /// # Errors
 /// Fails if the run's histogram is damaged.
@@ -40,11 +40,11 @@ pub fn of_run(run: &Run) -> Result<String, DamagedHistogram> {
         run.process, run.attempt
     );
     if let Some(above_us) = times.censored_above(run.plan.timeout) {
-        let n = show_count(times.censored);
+        let requests = plural(times.censored, "request");
         let above = seconds(above_us / 1e6);
         let _ = writeln!(
             out,
-            "# {n} got no response: recorded with a lower bound of the response time (at least {above})"
+            "# {requests} got no response: recorded with a lower bound of the response time (at least {above})"
         );
     }
     match &times.histogram {

@@ -177,15 +177,15 @@ impl Histogram {
         Ok(histogram)
     }
 
-    /// Returns a summary in µs of the times in `ok`. The other histograms contain lower bounds of
-    /// times.
+    /// Returns a summary of `ok`, `timed_out` and `in_flight` in µs. The times in `timed_out` and
+    /// `in_flight` are lower bounds.
     ///
     /// Requests that timed out rank above all others. A request that was in flight at the end is
-    /// censored at its age: its time is distributed like the longer times of the others (Kaplan and
-    /// Meier, "Nonparametric Estimation from Incomplete Observations", 1958). If it is older than
-    /// any time in `ok`, it also ranks above all others. Percentiles that fall among requests that
-    /// rank above all others are unknown. If there are any such requests, the mean and the maximum
-    /// are also unknown.
+    /// censored at its age: its time is assumed to be distributed like the other times above this
+    /// age (Kaplan and Meier, "Nonparametric Estimation from Incomplete Observations", 1958). If
+    /// this age exceeds every time in `ok`, the request also ranks above all others. Percentiles
+    /// that fall among requests that rank above all others are unknown. If there are any such
+    /// requests, the mean and the maximum are also unknown.
     #[must_use]
     pub fn summarise(ok: &Histogram, timed_out: &Histogram, in_flight: &Histogram) -> Times {
         let us = |ns: f64| ns / 1e3;
@@ -227,7 +227,7 @@ impl Histogram {
     }
 }
 
-/// Tolerance for rounding errors in the shares of [`shares`].
+/// Tolerance for rounding errors in the result of [`shares`].
 const ROUNDING: f64 = 1e-12;
 
 /// Returns, for each duration in `ok` in ascending order, the number of durations up to it, and the
@@ -346,8 +346,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the ages at which a run ends, they bias no percentile by more than chance can
-        /// explain.
+        /// Random age limits on half of the requests change the percentiles by less than 15 %.
         #[test]
         fn censoring_does_not_bias_percentiles(seed in 0u64..1000) {
             use rand_core::{Rng, SeedableRng};

@@ -43,7 +43,7 @@ pub enum ReadError {
          floodmark accepts"
     )]
     HeadTooLarge,
-    /// A `Content-Length` is not a decimal number below 2^64.
+    /// A `Content-Length` is not a decimal number of at most 2^60.
     #[error("Content-Length is not a plain decimal number of at most 2^60 (RFC 9110 section 8.6)")]
     GarbageContentLength,
     /// There are several `Content-Length` values, and they differ.

@@ -172,7 +172,7 @@ pub(super) fn validity_notes(group: &RunGroup<'_>) -> Vec<String> {
         ),
         (
             unsteady,
-            "unsteady: their throughput varied by more than 10 %",
+            "unsteady: the 95 % interval of their throughput is wider than ± 10 %",
         ),
         (ended, "ended early"),
         (

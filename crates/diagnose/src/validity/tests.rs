@@ -457,7 +457,7 @@ fn a_wide_interval_is_unsteady_and_names_the_disturbance() {
     });
     case.is(
         Status::Unsteady,
-        &["the server sent no response for 2.00 s"],
+        &["the server sent no response for 2.00 s in total"],
     );
     case.run.other_processes = vec![BusyProcess {
         pid: 7,

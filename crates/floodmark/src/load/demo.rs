@@ -14,7 +14,7 @@ use crate::exit::{Ending, own_program};
 use crate::files::Files;
 use crate::out;
 
-/// Default duration of each demo load. Its steady state can be judged from 8 s on.
+/// Default duration of each demo load: the minimum for which a steady state can be determined.
 const DURATION: Duration = Duration::from_secs(8);
 
 /// Maximum time to wait for the server to stop.

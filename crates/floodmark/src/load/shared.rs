@@ -226,11 +226,11 @@ fn close_first() -> impl TypedValueParser<Value = CloseFirst> {
 
 fn retry() -> impl TypedValueParser<Value = Retry> {
     words([
-        ("never", Retry::Never, "None; they count as `reset`"),
+        ("never", Retry::Never, "No requests; all count as `reset`"),
         (
             "idempotent",
             Retry::Idempotent,
-            "GET, HEAD, OPTIONS, TRACE, PUT and DELETE; others count as `reset`",
+            "GET, HEAD, OPTIONS, TRACE, PUT, DELETE, and unsent requests; others count as `reset`",
         ),
     ])
 }
@@ -261,7 +261,7 @@ pub struct ConnectionArgs {
     #[arg(long, value_name = "WHO", value_parser = close_first(), default_value = "server")]
     pub close_first: CloseFirst,
 
-    /// Requests to send again, once, if the server closes their kept connection before it responds
+    /// Requests to retry once if the server closes the kept connection before it responds
     #[arg(long, value_name = "WHICH", value_parser = retry(), default_value = "idempotent")]
     pub retry: Retry,
 

@@ -73,7 +73,7 @@ fn a_rate_uses_the_connections_that_littles_law_requires() {
         load.ends_with(0);
         load.run().plan.connections
     };
-    // 80 requests are in flight. The p99 of a disturbed host is longer than 200 ms.
+    // 400/s × 200 ms = 80 requests in flight. On a busy host, the p99 is above 200 ms.
     let sized = connections(&[]);
     assert!((160..320).contains(&sized), "{sized}");
     assert_eq!(connections(&["-c", "70"]), 70);

@@ -59,7 +59,7 @@ fn a_missing_figure_fails_a_threshold() {
     };
     let expected = "floodmark: --fail-if 'p99 > 1h' not evaluated: not measured";
     assert_eq!(last_line(&missing), expected);
-    // A violated condition is more important.
+    // A condition that is met takes precedence.
     let both = [&missing[..], &["--fail-if", "errors > 1%"]].concat();
     let expected = "floodmark: --fail-if 'errors > 1%' failed: 100 %";
     assert_eq!(last_line(&both), expected);
@@ -329,7 +329,10 @@ fn names_the_fault_of_a_response() {
             b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
             ["RFC 9112 section 6.3", "send only one of them"],
         ),
-        (big.as_bytes(), ["longer than 65536 bytes", "send less"]),
+        (
+            big.as_bytes(),
+            ["longer than 65536 bytes", "within this limit"],
+        ),
         (
             b"\x15\x03\x03\0\x02\x02\x28",
             ["speaks TLS", "use https://"],

@@ -279,7 +279,7 @@ impl IoBackend for Epoll {
         let sent = if entry.pending.is_none() {
             entry.send(bytes)
         } else {
-            // Bytes sent earlier, such as a TLS alert, are still pending.
+            // Bytes from an earlier call, such as a TLS alert, are still pending.
             Err(io::Error::from_raw_os_error(libc::EPIPE))
         };
         match sent {

@@ -101,7 +101,7 @@ pub enum Completion<'a> {
         data: &'a [u8],
         /// Kernel timestamp of the last byte, if timestamps are enabled.
         at: Option<Ns>,
-        /// Whether the socket has not accepted the whole request yet.
+        /// Whether part of the request is still unsent.
         is_sending: bool,
     },
     /// The peer has closed its side. The slot must still be closed.

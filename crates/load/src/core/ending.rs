@@ -107,8 +107,8 @@ impl Core {
                 };
                 self.responded(slot, response.status, unread, at, now);
                 if is_sending {
-                    // The server responded before it read the whole request. The rest would delay
-                    // the next request, so stop sending it (RFC 9112, section 9.3).
+                    // The server responded before it read the whole request. Close the connection,
+                    // because the unsent rest would delay the next request (RFC 9112, section 9.5).
                     self.shut(slot, CloseFirst::Client, now);
                     return self.refill(now);
                 }
@@ -258,8 +258,8 @@ impl Core {
         self.ahead.held.lost = lost;
     }
 
-    /// Handles the end of the peer's stream. `was_sent` is false if the request was not passed to
-    /// the kernel before.
+    /// Handles the end of the peer's stream. `was_sent` is whether the request had been passed to
+    /// the kernel.
     pub(super) fn ended(&mut self, slot: Slot, was_sent: bool, now: Ns) {
         let connection = &mut self.connections[slot as usize];
         match connection.state {
@@ -284,8 +284,8 @@ impl Core {
         }
     }
 
-    /// Handles a broken connection. `was_sent` is false if the request was not passed to the kernel
-    /// before.
+    /// Handles a broken connection. `was_sent` is whether the request had been passed to the
+    /// kernel.
     pub(super) fn broken(
         &mut self,
         slot: Slot,

@@ -95,8 +95,8 @@ impl Tls {
         })
     }
 
-    /// Returns the configuration for one load thread, and whether a server has requested a client
-    /// certificate from the thread.
+    /// Returns the configuration for one load thread, and a flag that is set when a server requests
+    /// a client certificate.
     /// Each thread has its own session cache, so that threads do not share a lock.
     pub(super) fn for_thread(&self) -> (Arc<ClientConfig>, Arc<CertificateRequest>) {
         let mut config = self.config.clone();
@@ -109,7 +109,7 @@ impl Tls {
     }
 }
 
-/// Notes whether a server requests a client certificate. There is none to send.
+/// Records whether a server requests a client certificate, and offers none.
 #[derive(Debug, Default)]
 pub(super) struct CertificateRequest(AtomicBool);
 
@@ -158,7 +158,7 @@ fn store(plan: &TlsPlan, anchors: &[TrustAnchor]) -> Result<RootCertStore, TlsEr
 /// Verifies certificates with the authorities in a file.
 ///
 /// Also accepts a server certificate that is itself in the file. webpki rejects such a certificate
-/// if it is a CA certificate, as those that `openssl req -x509` creates.
+/// if it is a CA certificate, such as those that `openssl req -x509` creates.
 #[derive(Debug)]
 struct FileVerifier {
     webpki: Arc<WebPkiServerVerifier>,

@@ -58,8 +58,8 @@ pub struct Secured<B> {
     records: Vec<u8>,
     /// The plaintext of the last received bytes.
     plain: Vec<u8>,
-    /// Timestamp of the last received bytes, and whether the socket had not accepted the whole
-    /// request when they arrived.
+    /// Timestamp of the last received bytes, and whether part of the request was still unsent when
+    /// they arrived.
     arrival: (Option<Ns>, bool),
     usage: TlsUse,
     /// Connections on which the server sent close_notify before the last wait, and those on which

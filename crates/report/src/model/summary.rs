@@ -18,12 +18,12 @@ use super::run::{self, name_cells, response_times, same_load, service_times};
 use super::verdict::cause_and_next;
 use super::{outcomes, plan, process_use};
 
-/// How much of each run a summary shows.
+/// Level of detail of a summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
     /// Figures, cause, next step, failures and validity.
     Short,
-    /// Also the evidence, the bytes, and the use of client and server.
+    /// Also the evidence, the traffic, and the resource usage of client and server.
     Full,
 }
 

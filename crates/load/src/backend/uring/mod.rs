@@ -209,7 +209,7 @@ impl IoBackend for Uring {
 
     fn send(&mut self, slot: Slot, bytes: &SharedBytes) {
         if self.slots[slot as usize].sending {
-            // Bytes sent earlier, such as a TLS alert, are still pending.
+            // Bytes from an earlier call, such as a TLS alert, are still pending.
             let error = io::Error::from_raw_os_error(libc::EPIPE);
             return self.report_early(Completion::Failed { slot, error });
         }

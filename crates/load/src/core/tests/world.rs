@@ -26,7 +26,7 @@ enum Happening {
     },
     Refused(i32),
     Data(Vec<u8>),
-    /// A response before the end of the request.
+    /// A response before the server has received the whole request.
     Early,
     End,
     Broke(i32),
@@ -37,7 +37,7 @@ struct SimulatedSocket {
     generation: u32,
     open: bool,
     standing: bool,
-    /// Whether the server responded before the end of a request.
+    /// Whether the server responded before it received the whole request.
     is_spoiled: bool,
 }
 
