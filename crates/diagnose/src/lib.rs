@@ -18,7 +18,7 @@ pub mod validity;
 pub mod why;
 
 pub use failures::{ResponseFault, response_fault};
-pub use next::next_step;
+pub use next::{next_step, unexpected_response};
 pub use silence::server_gone_since_s;
 pub use suspicion::RecentFigures;
 pub use validity::{agent_validity, client_fault, validity};

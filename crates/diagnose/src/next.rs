@@ -154,7 +154,7 @@ fn failed_requests(run: &Run) -> Option<String> {
     };
     let fault = response_fault(run);
     let malformed = match &fault {
-        Some(fault) => format!("responses were malformed: {fault} ({curl})"),
+        Some(fault) => format!("responses were malformed: {fault} (to reproduce: {curl})"),
         None => format!("responses were malformed: check that {server} speaks HTTP/1.1 ({curl})"),
     };
     let reset = match &fault {
@@ -188,6 +188,28 @@ fn failed_requests(run: &Run) -> Option<String> {
     let most_frequent = failures.iter().max_by_key(|(n, _)| *n);
     let (n, step) = most_frequent.filter(|_| !is_minor)?;
     Some(format!("{} {step}", show_count(*n)))
+}
+
+/// Describes the only response of a run if it is unexpected, and how to continue.
+#[must_use]
+pub fn unexpected_response(run: &Run) -> Option<String> {
+    let (status, _) = run.requests.statuses.first_key_value()?;
+    if run.requests.wrong == 0 {
+        return None;
+    }
+    let body = run.not_ok_responses.first().map(|response| &response.body);
+    let body = body.filter(|body| !body.is_empty());
+    let body = body.map_or_else(String::new, |body| format!(" and the body \"{body}\""));
+    let curl = curl(run);
+    Some(if (200..400).contains(status) {
+        format!(
+            "the response has status {status}{body}, which --expect does not accept: find out why ({curl})"
+        )
+    } else {
+        format!(
+            "the response has status {status}{body}: find out why ({curl}), or accept it: --expect status={status}"
+        )
+    })
 }
 
 /// Returns a curl command that sends the request with the most unexpected responses.

@@ -42,7 +42,7 @@ pub struct LoadArgs {
     pub demo: bool,
 
     /// Total number of connections; in the open model, the maximum number [default: 50; in the open
-    /// model, 2 × rate × p99 service time of a 0.5s load before the run, at least 50]
+    /// model, 2 × highest rate × p99 service time of a 0.5s load before the run, at least 50]
     #[arg(short, long, value_name = "N", value_parser = count_from_one, help_heading = "Load")]
     pub connections: Option<u64>,
 
@@ -135,12 +135,13 @@ pub struct LoadArgs {
     #[arg(long, value_name = "CONDITION", help_heading = "Judgment")]
     pub fail_if: Vec<RunCondition>,
 
-    /// Also print the evidence, the bytes, and the use of client and server
+    /// Also print the request before the load, the evidence, the traffic, and the resource usage of
+    /// client and server
     #[arg(short, long, conflicts_with = "quiet", help_heading = "Output")]
     pub verbose: bool,
 
-    /// Also exit with 4 if floodmark was the limit (validity `bound`) or the throughput varied by
-    /// more than 10 % (`unsteady`) [default: exit with 0]
+    /// Also exit with 4 if the client was the bottleneck (validity `bound`) or the 95 % interval of
+    /// the throughput is wider than ± 10 % (`unsteady`) [default: exit with 0]
     #[arg(long, help_heading = "Judgment")]
     pub strict: bool,
 }

@@ -2,24 +2,28 @@
 
 use std::path::Path;
 
+use floodmark_diagnose::unexpected_response;
 use floodmark_host::{ProcessPlacement, Stop, open_files};
 use floodmark_lab::{Directory, RemoteObserver, SetFault, check_set};
 use floodmark_plan::target::{self, ResolveError};
 use floodmark_plan::{Planned, did_you_mean};
 use floodmark_record::Record;
-use floodmark_record::plan::Mix;
+use floodmark_record::events::EndReason;
+use floodmark_record::plan::{Length, Mix};
 use floodmark_record::run::Run;
+use floodmark_record::units::show_s;
 use floodmark_report::Style;
 use floodmark_report::junit::RunFault;
 use floodmark_report::terminal::{self, Extent};
 
 use crate::endings::{self, is_unreachable, server_fault};
-use crate::exit::{Ending, stop_on_signals};
+use crate::exit::{Ending, Exit, stop_on_signals};
 use crate::files;
 use crate::out;
 use crate::progress::LineKind;
 use crate::session::{Measured, Measurement, Session, empty_record};
 use args::LoadArgs;
+use shared::first_run;
 
 pub mod args;
 mod demo;
@@ -59,7 +63,62 @@ pub fn run(args: &LoadArgs) -> Result<(), Ending> {
             return Err(unmeasured(args, ending));
         }
     }
+    preflight(args, &planned, &stop)?;
     measure(args, &planned, &stop)
+}
+
+/// Sends one request before a load, which is not counted. If its response is not ok, returns an
+/// [`Ending`].
+///
+/// An exact number of requests is not exceeded. Agents may have another path to the server than
+/// this host. A server that is unreachable, or that does not speak HTTP/1.1, ends the load early.
+fn preflight(args: &LoadArgs, planned: &Planned, stop: &Stop) -> Result<(), Ending> {
+    let shared = &args.shared;
+    let is_exact = !matches!(planned.plan.length(), Length::Duration(_));
+    if is_exact || shared.safety.anyway || shared.agents.place.is_some() {
+        return Ok(());
+    }
+    let note = |text: &str| {
+        if args.verbose {
+            out::note(&format!("request before the load: {text}\n"));
+        }
+    };
+    let side = ProcessPlacement::default();
+    let Ok(sent) = floodmark_lab::preflight(planned, &side, first_run(planned), stop) else {
+        note("not sent");
+        return Ok(());
+    };
+    let Some(run) = sent else {
+        note(
+            "skipped, because a check counts all requests, or none is safe (GET, HEAD or OPTIONS)",
+        );
+        return Ok(());
+    };
+    let is_invalid = run.requests.malformed + run.requests.reset > 0;
+    let ending = if is_invalid && run.ended.reason == EndReason::Completed {
+        server_fault(&run)
+    } else {
+        let place = &planned.plan.target.authority;
+        unexpected_response(&run).map(|what| Ending::new(Exit::Check, format!("{place}: {what}")))
+    };
+    match ending {
+        Some(mut ending) => {
+            ending
+                .message
+                .push_str("; to send the load anyway, add --anyway");
+            Err(unmeasured(args, ending))
+        }
+        None => {
+            let time_us = run.service_time_us.max.or(run.error_time_us.max);
+            match (run.requests.statuses.keys().next(), time_us) {
+                (Some(status), Some(us)) => {
+                    note(&format!("status {status} after {}", show_s(us / 1e6)));
+                }
+                _ => note("no response"),
+            }
+            Ok(())
+        }
+    }
 }
 
 /// Runs the planned attempts and reports their result.

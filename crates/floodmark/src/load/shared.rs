@@ -151,14 +151,7 @@ impl SharedArgs {
             expected: &[],
             planned,
             attempts: count,
-            run: RunId {
-                system: plan.target.authority.clone(),
-                workload: workload(planned),
-                trial: None,
-                setting: BTreeMap::new(),
-                process: 1,
-                attempt: 1,
-            },
+            run: first_run(planned),
             side: &side,
             place: None,
             proxy: None,
@@ -168,6 +161,18 @@ impl SharedArgs {
             stop,
         };
         Ok(measure(attempts, directory))
+    }
+}
+
+/// Returns the name of the first run of a load.
+pub fn first_run(planned: &Planned) -> RunId {
+    RunId {
+        system: planned.plan.target.authority.clone(),
+        workload: workload(planned),
+        trial: None,
+        setting: BTreeMap::new(),
+        process: 1,
+        attempt: 1,
     }
 }
 
@@ -308,8 +313,8 @@ pub struct SafetyArgs {
     #[arg(long)]
     pub public: bool,
 
-    /// Run even with too few ports, a low open-file limit or a duration above 7 days [default:
-    /// refuse]
+    /// Run even with too few ports, a low open-file limit, a duration above 7 days or, in `load`,
+    /// after an unexpected response to the request before the load [default: refuse]
     #[arg(long)]
     pub anyway: bool,
 }

@@ -81,6 +81,48 @@ fn a_run_without_ok_responses_is_invalid() {
 }
 
 #[test]
+fn an_unexpected_response_before_the_load_stops_it() {
+    let body = "HTTP/1.1 404 Not Found\r\nContent-Length: 7\r\n\r\nnothing";
+    let listener = Listener::answering(body.as_bytes());
+    let stopped = start_load(&listener.url, &["-d", "1s"]).end();
+    stopped.ends_with(1);
+    let printed = stopped.stderr();
+    assert_eq!(printed.lines().count(), 1, "{printed}");
+    for word in [
+        "status 404",
+        "\"nothing\"",
+        "curl -i",
+        "--expect status=404",
+        "--anyway",
+    ] {
+        assert!(printed.contains(word), "{word}: {printed}");
+    }
+    assert_eq!(stopped.record.runs, []);
+    assert_eq!(listener.accepted.load(Ordering::Relaxed), 1);
+    let closing = Listener::start(drop);
+    let stopped = start_load(&closing.url, &["-d", "1s"]).end();
+    stopped.ends_with(3);
+    let printed = stopped.stderr();
+    assert!(
+        printed.contains("without a response") && printed.contains("--anyway"),
+        "{printed}"
+    );
+    // An accepted response, --anyway, and a request that may have an effect do not stop the load.
+    for (more, said) in [
+        (
+            &["--expect", "status=404", "-v"][..],
+            "before the load: status 404 after ",
+        ),
+        (&["--anyway"], ""),
+        (&["-X", "POST", "-v"], "before the load: skipped"),
+    ] {
+        let load = load(&listener.url, &[&["-d", "100ms", "-c", "1"], more].concat());
+        assert!(load.counts().sent > 0);
+        assert!(load.stderr().contains(said), "{}", load.stderr());
+    }
+}
+
+#[test]
 fn a_repeated_number_fails_the_sequence_check() {
     let next = AtomicU64::new(0);
     let listener = Listener::start(move |stream| {

@@ -71,7 +71,8 @@ impl CaseEnvironment<'_> {
             };
             command.args(["--agents", agents]);
         }
-        command.args(["--quiet", "--json", "-"]);
+        // Without --anyway, floodmark sends one more request, which it does not count.
+        command.args(["--quiet", "--json", "-", "--anyway"]);
         if let Some((cpu, nice)) = confined {
             // SAFETY: between fork and exec, `confine` only makes system calls and does not
             // allocate.
