@@ -9,7 +9,8 @@ use floodmark_plan::{FileError, Planned};
 use floodmark_record::events::RunId;
 use floodmark_record::host::ToolInfo;
 use floodmark_record::plan::Plan;
-use floodmark_record::run::Placement;
+use floodmark_record::run::{Placement, Run};
+use floodmark_record::tls::TrustAnchor;
 use floodmark_record::worker_input::WorkerInput;
 use floodmark_record::{Event, Record, SCHEMA_VERSION};
 use floodmark_record::{Metric, Observation};
@@ -18,7 +19,7 @@ use crate::agents;
 use crate::attempt_monitor::{AttemptMonitor, ExitMonitor, Monitoring};
 use crate::directory::Directory;
 use crate::experiment::ExternalClient;
-use crate::fold::fold_with;
+use crate::fold::{JoinedRun, fold_with};
 use crate::readback::SetReader;
 use crate::run_events::{client_failure, interruption};
 use crate::server_log::ServerLog;
@@ -118,6 +119,29 @@ pub struct Attempts<'a> {
     pub expected: &'a [String],
     /// The external client; `None` for floodmark's own worker.
     pub client: Option<&'a ExternalClient<'a>>,
+}
+
+/// Sends a load from the client's host without recording its events. Returns its run, which has not
+/// been judged. `first_number` is the next unused request number.
+///
+/// # Errors
+/// The worker failed.
+pub(crate) fn send_unrecorded(
+    (run, plan): (RunId, Plan),
+    anchors: &[TrustAnchor],
+    side: &ProcessPlacement,
+    first_number: &mut u64,
+    stop: &Stop,
+) -> Result<Run, WorkerFailure> {
+    let mut events = JoinedRun::new(run, plan.clone());
+    let input = WorkerInput::new(plan, *first_number, anchors.to_vec());
+    workers::run(side, &input, stop, |event| {
+        if let Event::End(end) = &event {
+            *first_number = end.next_number;
+        }
+        events.take(&event);
+    })?;
+    Ok(events.finish())
 }
 
 /// How the load of an attempt ended.

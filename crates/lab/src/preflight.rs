@@ -7,10 +7,9 @@ use floodmark_plan::Planned;
 use floodmark_record::events::RunId;
 use floodmark_record::plan::{FiguresOf, Length, Mix, MixRequest, Model, Plan, RequestPlan};
 use floodmark_record::run::Run;
-use floodmark_record::worker_input::WorkerInput;
-use floodmark_workers::{self as workers, WorkerFailure};
+use floodmark_workers::WorkerFailure;
 
-use crate::fold::JoinedRun;
+use crate::attempt::send_unrecorded;
 
 /// Maximum time to wait for the response. A load reports a slower server itself.
 const TIMEOUT: Duration = Duration::from_secs(1);
@@ -34,10 +33,8 @@ pub fn preflight(
     let Some(plan) = single_request(&planned.plan) else {
         return Ok(None);
     };
-    let mut events = JoinedRun::new(run, plan.clone());
-    let input = WorkerInput::new(plan, NUMBER, planned.anchors.clone());
-    workers::run(side, &input, stop, |event| events.take(&event))?;
-    Ok(Some(events.finish()))
+    let mut number = NUMBER;
+    send_unrecorded((run, plan), &planned.anchors, side, &mut number, stop).map(Some)
 }
 
 /// Returns the plan for one safe request of a plan (RFC 9110 section 9.2.1).

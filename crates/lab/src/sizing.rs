@@ -8,12 +8,8 @@ use floodmark_record::plan::{
 };
 use floodmark_record::run::Run;
 use floodmark_record::units::Rate;
-use floodmark_record::worker_input::WorkerInput;
-use floodmark_record::{Event, WorkerEnd};
-use floodmark_workers as workers;
 
-use crate::attempt::Attempts;
-use crate::fold::JoinedRun;
+use crate::attempt::{Attempts, send_unrecorded};
 
 /// Duration of the short load that measures the service time.
 const LENGTH: Duration = Duration::from_millis(500);
@@ -33,8 +29,13 @@ pub(crate) fn sized_plan(attempts: &Attempts<'_>, first_number: &mut u64) -> Pla
     } = attempts.planned;
     let is_own = attempts.client.is_none() && attempts.agents.is_none();
     let short = short_load(plan).filter(|_| *sizes_connections && is_own);
-    let run = short.and_then(|short| measure(attempts, short, first_number));
-    let connections = run.map(|run| needed(&run, plan));
+    let send = |short| {
+        let load = (attempts.run.clone(), short);
+        let anchors = &attempts.planned.anchors;
+        // If this fails, the measurement fails for the same reason and reports it.
+        send_unrecorded(load, anchors, attempts.side, first_number, attempts.stop).ok()
+    };
+    let connections = short.and_then(send).map(|run| needed(&run, plan));
     Plan {
         connections: connections.unwrap_or(plan.connections),
         ..plan.clone()
@@ -63,20 +64,6 @@ fn short_load(plan: &Plan) -> Option<Plan> {
     })
 }
 
-/// Sends the load without recording it. Returns `None` if that fails; the measurement then fails
-/// for the same reason and reports it.
-fn measure(attempts: &Attempts<'_>, plan: Plan, first_number: &mut u64) -> Option<Run> {
-    let mut run = JoinedRun::new(attempts.run.clone(), plan.clone());
-    let input = WorkerInput::new(plan, *first_number, attempts.planned.anchors.clone());
-    let sent = workers::run(attempts.side, &input, attempts.stop, |event| {
-        if let Event::End(WorkerEnd { next_number, .. }) = &event {
-            *first_number = *next_number;
-        }
-        run.take(&event);
-    });
-    sent.ok().map(|()| run.finish())
-}
-
 /// Returns the number of connections for `plan`: twice what Little's law requires at the highest
 /// rate with the p99 service time of `run` (the timeout if a request timed out), at least 50 and at
 /// most the number in `plan`.
@@ -95,6 +82,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::net::SocketAddr;
 
+    use crate::fold::JoinedRun;
     use floodmark_record::events::RunId;
     use floodmark_record::plan::Ramp;
     use floodmark_record::times::Times;
