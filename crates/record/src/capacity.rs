@@ -33,6 +33,33 @@ pub struct CapacityPlan {
     pub budget_s: f64,
 }
 
+/// A rate of responses, measured in a period of at least 1 s.
+///
+/// A request counts as answered if it got an ok response. Unless an objective limits the share of
+/// requests that are not ok, unexpected responses count, too. If an objective does, the rate is
+/// divided by the share that must be ok, so that it can be compared with offered rates.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct AnsweredRate {
+    /// Answered requests per second.
+    pub per_s: f64,
+    /// Standard error of the rate, in requests per second.
+    pub error_per_s: f64,
+    /// Length of the period in seconds.
+    pub seconds: f64,
+}
+
+/// How the requests in flight changed during the evaluated period of a trial.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TrialFlow {
+    /// Rate that the server answered.
+    pub answered: AnsweredRate,
+    /// Growth of the number of requests in flight, in requests per second. Requests that wait for a
+    /// connection are in flight.
+    pub growth_per_s: f64,
+    /// Standard error of the growth, in requests per second.
+    pub growth_error_per_s: f64,
+}
+
 /// Search for the capacity of each server process of an experiment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CapacityGoal {

@@ -30,10 +30,12 @@
 //! assert!(capacity.interval.low < 20_000.0 && 20_000.0 < capacity.interval.high);
 //! ```
 
+mod flow;
 mod posterior;
 mod search;
 mod trial;
 
+pub use flow::{Ceiling, FlowRow, trial_flow};
 pub use posterior::pass_probability;
 pub use search::CapacitySearch;
 pub use trial::{
