@@ -60,6 +60,21 @@ pub struct TrialFlow {
     pub growth_error_per_s: f64,
 }
 
+/// The share of requests that are slow or failed, compared with the share that an objective allows.
+///
+/// If the objective limits a time, requests are slow if they exceed the middle between the response
+/// time without a queue and the limit. If waiting times are exponential, the share beyond the middle
+/// is the square root of the share beyond the limit, so it can be measured in less time.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TailShare {
+    /// Share of requests, from 0 to 1.
+    pub share: f64,
+    /// Standard error of the share, which allows for the correlation between requests.
+    pub error: f64,
+    /// Share that corresponds to the limit of the objective.
+    pub allowed: f64,
+}
+
 /// Search for the capacity of each server process of an experiment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CapacityGoal {

@@ -504,6 +504,19 @@ impl Objective {
         }
     }
 
+    /// Returns the share of requests that exceed the time limit, or `None` if the objective does not
+    /// limit a time or the run has no histogram of it.
+    #[must_use]
+    pub fn share_beyond(&self, run: &Run) -> Option<f64> {
+        let ObjectiveSubject::Upper(Figure::Time(kind, _)) = self.subject else {
+            return None;
+        };
+        let times = self.measured(run)?.times(kind)?;
+        let histogram = Histogram::decode(times.histogram.as_ref()?).ok()?;
+        let within = histogram.count_up_to((self.value * 1e3) as u64);
+        (times.count > 0).then(|| 1.0 - within as f64 / times.count as f64)
+    }
+
     /// Returns the time limit in seconds, or `None` if the objective does not limit a time.
     #[must_use]
     pub fn time_limit_s(&self) -> Option<f64> {

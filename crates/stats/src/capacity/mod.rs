@@ -32,11 +32,13 @@
 
 mod flow;
 mod posterior;
+mod proof;
 mod search;
 mod trial;
 
 pub use flow::{Ceiling, FlowRow, trial_flow};
 pub use posterior::pass_probability;
+pub use proof::{ProofPower, ProofTrial, Proofs};
 pub use search::CapacitySearch;
 pub use trial::{
     LATEST_TRIALS, SHORTEST_TRANSIENT_S, SHORTEST_TRIAL_S, SLOW_QUANTILE, TrialLength, TrialRow,
