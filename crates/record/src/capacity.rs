@@ -31,6 +31,9 @@ pub struct CapacityPlan {
     pub precision: f64,
     /// Maximum length of the search in seconds.
     pub budget_s: f64,
+    /// Rate that the server answered in the closed model; null in records from older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed: Option<AnsweredRate>,
 }
 
 /// A rate of responses, measured in a period of at least 1 s.
@@ -88,9 +91,9 @@ pub struct CapacityGoal {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TrialOutcome {
-    /// All objectives were met.
+    /// All objectives were met, and the server kept up with the requests.
     Pass,
-    /// An objective was missed.
+    /// An objective was missed, or the server did not keep up.
     Miss,
     /// The client could not send the requests on time, so the trial says nothing about the server.
     Void,
@@ -108,6 +111,8 @@ pub enum TrialPurpose {
     Confirm,
     /// To find the highest rate at which the client can send on time.
     ClientLimit,
+    /// To prove that the server sustains a rate for longer than the other trials.
+    Prove,
 }
 
 /// State of the server when a trial starts.
@@ -141,6 +146,13 @@ pub struct CapacityTrial {
     pub required_s: Option<f64>,
     /// Result of the trial.
     pub outcome: TrialOutcome,
+    /// Whether the server kept up; null in records from older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flow: Option<TrialFlow>,
+    /// Shares of requests that are slow or failed according to the strictest objective: beyond the
+    /// middle, and beyond the limit. Empty unless the trial tries to prove its rate.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tail: Vec<TailShare>,
     /// Why the trial is void; null otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<Worded>,
@@ -258,6 +270,15 @@ pub struct CapacityResult {
     pub level: f64,
     /// Whether `rate_per_s` is only a bound of the capacity; null if it is an estimate.
     pub bound: Option<CapacityBound>,
+    /// Highest rate that the server answered during the search, in requests per second. No other
+    /// rate of the result exceeds it. Null in records from older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered_per_s: Option<f64>,
+    /// Highest rate that a long trial proved, in requests per second, if the other trials were
+    /// shorter than the percentile requires. Rates between it and `high` are extrapolated. Null if
+    /// all trials were long enough, or if no rate was proved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proved_per_s: Option<f64>,
     /// Capacity after an overload, if it is lower than `rate_per_s`; null otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub falling: Option<FallingCapacity>,
@@ -349,8 +370,7 @@ pub enum CapacityKind {
     AboveHighest,
     /// The server missed an objective even at the lowest rate.
     Never,
-    /// The search ended before at least one trial had met all objectives and one had missed an
-    /// objective.
+    /// The search ended before it had found both a lower and an upper bound.
     Unfinished,
 }
 
@@ -378,6 +398,8 @@ mod tests {
             judged_s: 1.0,
             required_s: None,
             outcome: TrialOutcome::Miss,
+            flow: None,
+            tail: Vec::new(),
             fault: None,
             figures: Vec::new(),
             throughput_per_s: Some(throughput_per_s),

@@ -119,8 +119,7 @@ impl MeasuredProcess {
                 per_s(last)
             )),
             _ => missing(
-                "the search ended before one trial had passed and one had missed; use a longer `budget` in \
-                 [capacity]",
+                "the search ended before it had found both bounds; use a longer `budget` in [capacity]",
             ),
         }
     }

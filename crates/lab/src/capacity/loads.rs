@@ -6,17 +6,16 @@ use std::time::Duration;
 
 use floodmark_diagnose::conditions::Objective;
 use floodmark_record::Event;
-use floodmark_record::capacity::TrialStart;
-use floodmark_record::events::RunId;
+use floodmark_record::capacity::{AnsweredRate, TailShare, TrialFlow, TrialPurpose, TrialStart};
+use floodmark_record::events::{PartRow, Phase, RunId};
 use floodmark_record::plan::{FiguresOf, Length, Model, Plan, RateStep, Schedule, Spacing};
 use floodmark_record::run::Run;
 use floodmark_record::units::Rate;
 use floodmark_stats::capacity::{
-    LATEST_TRIALS, SHORTEST_TRANSIENT_S, SHORTEST_TRIAL_S, TrialLength, TrialRow, design_effect,
-    trial_length,
+    FlowRow, LATEST_TRIALS, ProofPower, SHORTEST_TRANSIENT_S, SHORTEST_TRIAL_S, TrialLength,
+    TrialRow, design_effect, trial_flow, trial_length,
 };
 
-use super::searches::NextTrial;
 use crate::fold::JoinedRun;
 
 /// Length of the load over a single connection. This load shows the server's response times without
@@ -42,6 +41,43 @@ const DEFAULT_REUSE: Duration = Duration::from_millis(100);
 
 /// Minimum number of connections of the open model.
 const FEWEST_CONNECTIONS: f64 = 100.0;
+
+/// A trial of a search, and its length.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PlannedTrial {
+    /// State of the server at the start.
+    pub start: TrialStart,
+    /// Offered rate in requests per second.
+    pub rate_per_s: f64,
+    /// Why the trial has this rate.
+    pub purpose: TrialPurpose,
+    /// Current estimate of the capacity; the rate of the trial if there is none.
+    pub capacity_per_s: f64,
+    /// Length of the trial.
+    pub length: TrialLength,
+    /// Judged time that the precision requires, in seconds, if the trial is shorter.
+    pub required_s: Option<f64>,
+}
+
+impl PlannedTrial {
+    /// Returns the steps of the trial's load. Only the last one is judged.
+    pub fn steps(&self) -> Vec<RateStep> {
+        let step = |rate_per_s, duration_s| RateStep {
+            rate_per_s,
+            duration_s,
+        };
+        let overload = match self.start {
+            TrialStart::Idle => None,
+            TrialStart::Overload => Some(step(OVERLOAD_FACTOR * self.capacity_per_s, OVERLOAD_S)),
+        };
+        let TrialLength {
+            transient_s,
+            judged_s,
+        } = self.length;
+        let steady = [transient_s, judged_s].map(|s| step(self.rate_per_s, s));
+        overload.into_iter().chain(steady).collect()
+    }
+}
 
 /// Converts a closed-model plan into a load over a single connection.
 pub fn idle_load(plan: &Plan) -> Plan {
@@ -75,24 +111,9 @@ pub fn closed_load(plan: &Plan) -> Plan {
 
 /// Converts an open-model plan into the load of a trial. Only the last step of the load is judged.
 /// Responses that take longer than `deadline` count as slow; `None` stands for the plan's deadline.
-pub fn trial_load(
-    plan: &Plan,
-    trial: NextTrial,
-    length: TrialLength,
-    capacity_per_s: f64,
-    deadline: Option<Duration>,
-) -> Plan {
-    let step = |rate_per_s, duration_s| RateStep {
-        rate_per_s,
-        duration_s,
-    };
-    let overload = match trial.start {
-        TrialStart::Idle => None,
-        TrialStart::Overload => Some(step(OVERLOAD_FACTOR * capacity_per_s, OVERLOAD_S)),
-    };
-    let steady = [length.transient_s, length.judged_s].map(|s| step(trial.rate_per_s, s));
+pub fn trial_load(plan: &Plan, trial: &PlannedTrial, deadline: Option<Duration>) -> Plan {
     let schedule = Schedule::Steps {
-        steps: overload.into_iter().chain(steady).collect(),
+        steps: trial.steps(),
         spacing: spacing(plan),
     };
     Plan {
@@ -151,6 +172,9 @@ const LEVEL_SHARE: f64 = 1.0 / 30.0;
 
 /// Minimum value, in seconds, of the limit that [`LEVEL_SHARE`] sets. It applies to small budgets.
 const SHORTEST_LEVEL_S: f64 = 0.5;
+
+/// Transient of a trial that is to prove a rate, as a share of its judged time.
+const PROOF_TRANSIENT: f64 = 0.1;
 
 /// Minimum response time at which a request can count as slow, as a share of the objective's limit.
 /// Variation among much faster responses does not matter.
@@ -216,6 +240,11 @@ impl<'a> LoadLengths<'a> {
         design_effect(&passed).or(self.earlier_effect)
     }
 
+    /// Returns how the requests in flight changed during consecutive parts of 100 ms.
+    pub fn flow(&self, rows: &[FlowRow]) -> Option<TrialFlow> {
+        flow(rows, needed_share(self.objectives))
+    }
+
     /// Returns the objective that demands the most precise figures.
     pub fn strictest(&self) -> Option<&'a Objective> {
         let objectives = self.objectives.iter();
@@ -257,6 +286,23 @@ impl<'a> LoadLengths<'a> {
         (length, required_s)
     }
 
+    /// Returns the length of a trial that is to prove a rate in `available_s` seconds, and the
+    /// precision of such a trial.
+    pub fn proof(&self, rate_per_s: f64, available_s: f64) -> (TrialLength, ProofPower) {
+        let effect = self.design_effect().unwrap_or(1.0);
+        let judged_s = available_s * (1.0 - PROOF_TRANSIENT);
+        let length = TrialLength {
+            transient_s: SHORTEST_TRANSIENT_S.max(PROOF_TRANSIENT * judged_s),
+            judged_s,
+        };
+        let power = ProofPower {
+            allowed: self.strictest().map_or(0.5, allowed_tail),
+            independent: rate_per_s * judged_s / effect,
+            judged_s,
+        };
+        (length, power)
+    }
+
     /// Returns the length of a load after the search.
     pub fn level(&self, rate_per_s: f64, capacity_per_s: f64) -> TrialLength {
         let (mut length, _) = self.trial(rate_per_s, TrialStart::Idle, Some(capacity_per_s));
@@ -266,10 +312,121 @@ impl<'a> LoadLengths<'a> {
     }
 }
 
+/// Returns the smallest share of the requests that must get an ok response, or `None` if no
+/// objective limits it for all requests.
+fn needed_share(objectives: &[Objective]) -> Option<f64> {
+    let shares = objectives
+        .iter()
+        .filter(|objective| objective.group.is_none() && objective.time_limit_s().is_none());
+    shares.map(Objective::quantile).reduce(f64::max)
+}
+
+/// Returns the flow of the requests in a part.
+fn flow_row(part: &PartRow, needed_share: Option<f64>) -> FlowRow {
+    let counts = &part.sums.counts;
+    FlowRow {
+        arrived: counts.intended,
+        ended: counts.ended() + counts.connect_failed,
+        answered: match needed_share {
+            Some(_) => counts.ok,
+            None => counts.ok + counts.wrong,
+        },
+    }
+}
+
+fn flow(rows: &[FlowRow], needed_share: Option<f64>) -> Option<TrialFlow> {
+    trial_flow(rows, PART_S, needed_share.unwrap_or(1.0))
+}
+
+/// Returns the response time above which a request is slow in a trial that is to prove its rate, in
+/// seconds: the middle between the response time without a queue and the objective's limit. Returns
+/// `None` if the objective does not limit a time.
+pub fn slow_s(objective: &Objective, idle_s: f64) -> Option<f64> {
+    let limit_s = objective.time_limit_s()?;
+    Some(0.5 * (idle_s.min(limit_s) + limit_s))
+}
+
+/// Returns the share of slow or failed requests that corresponds to the limit of an objective.
+fn allowed_tail(objective: &Objective) -> f64 {
+    let allowed = 1.0 - objective.quantile();
+    match objective.time_limit_s() {
+        Some(_) => allowed.sqrt(),
+        None => allowed,
+    }
+}
+
+/// Returns the shares of slow or failed requests of a trial that is to prove its rate. `parts` count
+/// the requests beyond the middle, and `beyond_limit` is the share beyond the limit of an objective
+/// on a time.
+pub fn tail_shares(
+    objective: &Objective,
+    parts: &[TrialRow],
+    beyond_limit: Option<f64>,
+) -> Vec<TailShare> {
+    let requests: u64 = parts.iter().map(|part| part.requests).sum();
+    let slow: u64 = parts.iter().map(|part| part.slow).sum();
+    if requests == 0 {
+        return Vec::new();
+    }
+    // Requests beyond the limit are at most as correlated as those beyond the middle.
+    let effect = design_effect(&[parts.to_vec()]).unwrap_or(1.0);
+    let tail = |share: f64, allowed| TailShare {
+        share,
+        error: (share * (1.0 - share) * effect / requests as f64).sqrt(),
+        allowed,
+    };
+    let middle = tail(slow as f64 / requests as f64, allowed_tail(objective));
+    let limit = beyond_limit.map(|share| tail(share, 1.0 - objective.quantile()));
+    [middle].into_iter().chain(limit).collect()
+}
+
+/// The flow of the requests of a closed-model load.
+pub struct ClosedFlow {
+    needed_share: Option<f64>,
+    rows: Vec<FlowRow>,
+}
+
+impl ClosedFlow {
+    /// Returns the flow of a load that has just started.
+    pub fn new(objectives: &[Objective]) -> Self {
+        ClosedFlow {
+            needed_share: needed_share(objectives),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds an event of the load.
+    pub fn take(&mut self, event: &Event) {
+        if let Event::Part(part) = event
+            && part.phase == Phase::Measure
+            && u128::from(part.to_ns) <= CLOSED.as_nanos()
+            && is_whole(part)
+        {
+            self.rows.push(flow_row(part, self.needed_share));
+        }
+    }
+
+    /// Returns the rate that the server answered.
+    pub fn answered(&self) -> Option<AnsweredRate> {
+        flow(&self.rows, self.needed_share).map(|flow| flow.answered)
+    }
+}
+
+/// Length of a part in seconds.
+const PART_S: f64 = 0.1;
+
+/// Returns whether a part has its full length. The parts of the drain can be shorter.
+fn is_whole(part: &PartRow) -> bool {
+    let length_s = (part.to_ns - part.from_ns) as f64 / 1e9;
+    (length_s / PART_S - 1.0).abs() < 0.01
+}
+
 /// A trial whose load is being sent.
 pub struct OpenTrial {
     run: JoinedRun,
     parts: Vec<TrialRow>,
+    flow: Vec<FlowRow>,
+    needed_share: Option<f64>,
     judged_from_ns: u64,
     judged_to_ns: u64,
     /// Whether an objective limits failures more strictly than times.
@@ -285,6 +442,8 @@ pub struct MeasuredTrial {
     /// Parts of 100 ms. If the strictest objective limits failures rather than times, failed
     /// requests count as slow. Otherwise, ok responses after the plan's deadline count as slow.
     pub parts: Vec<TrialRow>,
+    /// How the requests in flight changed; `None` if the judged part is too short.
+    pub flow: Option<TrialFlow>,
     /// Mean number of CPUs that the server used; `None` if unknown.
     pub server_cpus: Option<f64>,
 }
@@ -293,7 +452,7 @@ impl OpenTrial {
     /// Returns a trial that has just started. The last step of the plan is judged. If
     /// `failures_matter` is true, failed requests count as slow. Otherwise, ok responses after the
     /// deadline count as slow.
-    pub fn new(id: RunId, plan: &Plan, failures_matter: bool) -> Self {
+    pub fn new(id: RunId, plan: &Plan, objectives: &[Objective], failures_matter: bool) -> Self {
         let steps = plan.steps().unwrap_or_default();
         let ns = |steps: &[RateStep]| {
             let length_s: f64 = steps.iter().map(|step| step.duration_s).sum();
@@ -303,6 +462,8 @@ impl OpenTrial {
         OpenTrial {
             run: JoinedRun::new(id, plan.clone()),
             parts: Vec::new(),
+            flow: Vec::new(),
+            needed_share: needed_share(objectives),
             judged_from_ns: ns(&steps[..before]),
             judged_to_ns: ns(steps),
             failures_matter,
@@ -324,6 +485,9 @@ impl OpenTrial {
                         (counts.ok, counts.ok.saturating_sub(part.sums.good))
                     };
                     self.parts.push(TrialRow { requests, slow });
+                    if is_whole(part) {
+                        self.flow.push(flow_row(part, self.needed_share));
+                    }
                 }
             }
             Event::Second(row) if row.from_ns < self.judged_from_ns => {}
@@ -341,6 +505,7 @@ impl OpenTrial {
         MeasuredTrial {
             run: self.run.finish_from(self.judged_from_ns),
             parts: self.parts,
+            flow: flow(&self.flow, self.needed_share),
             server_cpus: self.server.map(|(cpu_s, over_s)| cpu_s / over_s),
         }
     }

@@ -4,6 +4,7 @@
 //! [`CapacityEvents`] derives the result from the recorded trials.
 
 mod loads;
+mod planner;
 mod run;
 mod searches;
 
@@ -20,6 +21,8 @@ use crate::result_events::{ResultEvents, differs};
 use searches::CapacitySearches;
 
 pub(crate) use loads::closed_load;
+pub use loads::{LoadLengths, PlannedTrial, slow_s, tail_shares};
+pub use planner::TrialPlanner;
 pub use run::{CapacityRun, check_budget};
 
 /// Half-width of the capacity's interval at which a search ends, as a share of the capacity.
@@ -74,6 +77,7 @@ impl CapacityEvents {
     pub fn result(&self) -> CapacityResult {
         let mut searches = CapacitySearches::new(&self.began.settings, false);
         self.trials.iter().for_each(|trial| searches.record(trial));
+        let trials = searches.trials().to_vec();
         let mut result = CapacityResult {
             trial: self.began.run.trial.clone(),
             process: self.began.run.process,
@@ -84,12 +88,14 @@ impl CapacityEvents {
             high: None,
             level: CONFIDENCE,
             bound: None,
+            answered_per_s: None,
+            proved_per_s: None,
             falling: None,
             last_per_s: None,
             scatter: None,
             is_confirmed: false,
             end: self.ended.clone(),
-            trials: self.trials.clone(),
+            trials,
         };
         searches.add_finding(&mut result);
         result

@@ -8,8 +8,8 @@ use floodmark_observe::CpuSpeedMonitor;
 use floodmark_plan::Planned;
 use floodmark_record::Event;
 use floodmark_record::capacity::{
-    CapacityBegan, CapacityBound, CapacityEnd, CapacityEnded, CapacityPlan, CapacityTrial,
-    TrialOutcome,
+    AnsweredRate, CapacityBegan, CapacityBound, CapacityEnd, CapacityEnded, CapacityPlan,
+    CapacityTrial, TrialOutcome, TrialPurpose,
 };
 use floodmark_record::events::RunId;
 use floodmark_record::plan::Plan;
@@ -17,14 +17,14 @@ use floodmark_record::reason::Worded;
 use floodmark_record::run::Run;
 use floodmark_record::units::show_duration;
 use floodmark_record::worker_input::WorkerInput;
-use floodmark_stats::capacity::{TrialLength, UsualCpuSpeed};
+use floodmark_stats::capacity::UsualCpuSpeed;
 use floodmark_workers::{self as workers, WorkerFailure};
 
 use super::loads::{
-    LoadLengths, MeasuredTrial, OpenTrial, closed_load, default_connections, idle_load, load_at,
-    probe_load, trial_load,
+    ClosedFlow, LoadLengths, MeasuredTrial, OpenTrial, PlannedTrial, closed_load,
+    default_connections, idle_load, load_at, probe_load, slow_s, tail_shares, trial_load,
 };
-use super::searches::{CapacitySearches, MOST_TRIALS, NextTrial};
+use super::planner::{LEVELS, TrialPlanner};
 use super::{CapacityEvents, EarlierSearch};
 use crate::attempt::{Attempts, Listener};
 use crate::attempt_monitor::Monitoring;
@@ -64,9 +64,6 @@ const RECOVERY_WAIT: Duration = Duration::from_secs(10);
 
 /// Pause between two checks for the server's recovery.
 const PROBE_PAUSE: Duration = Duration::from_millis(100);
-
-/// Rates of the loads after the search, as shares of the capacity.
-const LEVELS: [f64; 5] = [0.5, 0.8, 0.95, 1.0, 1.05];
 
 /// A search and its environment.
 pub struct CapacityRun<'a> {
@@ -162,7 +159,7 @@ impl CapacitySession<'_, '_> {
     fn search(&mut self, earlier: Option<EarlierSearch>) -> Result<(), SearchStopped> {
         // The closed model comes first, because it may include a warm-up.
         let closed_plan = &self.run.closed.plan;
-        let closed = self.load(closed_load(closed_plan))?;
+        let (closed, answered) = self.closed(closed_load(closed_plan))?;
         let per_s = closed.throughput_per_s.filter(|per_s| *per_s > 0.0);
         let per_s = per_s.ok_or(SearchStopped::Failed(None))?;
         let idle = self.load(idle_load(closed_plan))?;
@@ -194,6 +191,7 @@ impl CapacitySession<'_, '_> {
                     highest_per_s: HIGHEST_FACTOR * per_s,
                     precision: self.run.precision,
                     budget_s: self.run.budget.as_secs_f64(),
+                    closed: answered,
                 };
                 let run = RunId {
                     attempt: 0,
@@ -204,8 +202,17 @@ impl CapacitySession<'_, '_> {
                 CapacityEvents::new(began)
             }
         };
-        let searched = self.trials(&mut events, &mut lengths);
-        let searched = searched.and_then(|reason| self.levels(&events, &lengths).map(|()| reason));
+        let budget = self.run.budget + closed_plan.warmup;
+        let mut planner = TrialPlanner::new(
+            &events.began.settings,
+            &events.trials,
+            lengths,
+            self.can_overload(),
+            budget.as_secs_f64(),
+        );
+        let searched = self.trials(&mut events, &mut planner);
+        let searched =
+            searched.and_then(|reason| self.levels(&events, planner.lengths()).map(|()| reason));
         let (reason, ended) = match searched {
             Ok(reason) => (reason, Ok(())),
             Err(SearchStopped::Interrupted) => (CapacityEnd::Interrupted, Ok(())),
@@ -221,44 +228,36 @@ impl CapacitySession<'_, '_> {
         ended
     }
 
+    /// Sends the closed-model load. Returns its run and the rate that the server answered.
+    fn closed(&mut self, plan: Plan) -> Result<(Run, Option<AnsweredRate>), SearchStopped> {
+        let mut run = JoinedRun::new(self.next_id(), plan.clone());
+        let mut flow = ClosedFlow::new(self.run.objectives);
+        self.send(plan, |event| {
+            flow.take(event);
+            run.take(event);
+        })?;
+        Ok((run.finish(), flow.answered()))
+    }
+
     /// Runs trials until the result is precise or the budget is used up.
     fn trials(
         &mut self,
         events: &mut CapacityEvents,
-        lengths: &mut LoadLengths<'_>,
+        planner: &mut TrialPlanner<'_>,
     ) -> Result<CapacityEnd, SearchStopped> {
-        let settings = &events.began.settings;
-        let mut searches = CapacitySearches::new(settings, self.can_overload());
-        events
-            .trials
-            .iter()
-            .for_each(|trial| searches.record(trial));
         let last = events.trials.last();
         let mut is_after_miss = last.is_some_and(|trial| trial.outcome == TrialOutcome::Miss);
         loop {
-            let Some(next) = searches.next() else {
-                let is_limited = events.trials.len() >= MOST_TRIALS;
-                return Ok(if is_limited {
-                    CapacityEnd::Trials
-                } else {
-                    CapacityEnd::Settled
-                });
+            let planned = match planner.next(self.elapsed_s()) {
+                Ok(planned) => planned,
+                Err(end) => return Ok(end),
             };
-            let estimate = searches.estimate().map(|estimate| estimate.rate_per_s);
-            let capacity_per_s = estimate.unwrap_or(next.rate_per_s);
-            let (length, required_s) = lengths.trial(next.rate_per_s, next.start, estimate);
-            let level = lengths.level(capacity_per_s, capacity_per_s);
-            let reserve_s = LEVELS.len() as f64 * time_s(level);
-            let most_s = self.run.budget + self.run.closed.plan.warmup;
-            if self.elapsed_s() + time_s(length) + reserve_s > most_s.as_secs_f64() {
-                return Ok(CapacityEnd::Budget);
-            }
             if is_after_miss {
                 self.await_recovery()?;
             }
-            let trial = self.trial(next, capacity_per_s, (length, required_s), lengths)?;
+            let trial = self.trial(&planned, planner)?;
             is_after_miss = trial.outcome == TrialOutcome::Miss;
-            searches.record(&trial);
+            planner.record(&trial);
             events.trials.push(trial.clone());
             self.record(Event::CapacityTrial(trial));
             self.directory.sync();
@@ -268,30 +267,35 @@ impl CapacitySession<'_, '_> {
     /// Runs one trial.
     fn trial(
         &mut self,
-        next: NextTrial,
-        capacity_per_s: f64,
-        (length, required_s): (TrialLength, Option<f64>),
-        lengths: &mut LoadLengths<'_>,
+        planned: &PlannedTrial,
+        planner: &mut TrialPlanner<'_>,
     ) -> Result<CapacityTrial, SearchStopped> {
         let at_s = self.elapsed_s();
         let open = &self.run.attempts.planned.plan;
-        let plan = trial_load(open, next, length, capacity_per_s, lengths.slow);
-        let plan = self.connected(plan, next.rate_per_s);
-        let failures_matter = lengths
-            .strictest()
-            .and_then(Objective::time_limit_s)
-            .is_none();
-        let mut open = OpenTrial::new(self.next_id(), &plan, failures_matter);
+        let lengths = planner.lengths();
+        let strictest = lengths.strictest();
+        let limit = strictest.and_then(Objective::time_limit_s);
+        let proves = planned.purpose == TrialPurpose::Prove;
+        let of_proof = strictest.and_then(|objective| slow_s(objective, self.idle_us / 1e6));
+        let of_proof = of_proof.filter(|_| proves);
+        let slow = of_proof.map(Duration::from_secs_f64).or(lengths.slow);
+        let plan = trial_load(open, planned, slow);
+        let plan = self.connected(plan, planned.rate_per_s);
+        let objectives = self.run.objectives;
+        let mut open = OpenTrial::new(self.next_id(), &plan, objectives, limit.is_none());
         self.send(plan, |event| open.take(event))?;
         let MeasuredTrial {
             run,
             parts,
+            flow,
             server_cpus,
         } = open.finish();
         let deadline = self.run.attempts.planned.plan.deadline;
         let judge = |objective: &Objective| objective.judge(&run, deadline);
-        let figures: Vec<_> = self.run.objectives.iter().map(judge).collect();
-        let is_met = figures.iter().all(|figure| figure.is_met);
+        let figures: Vec<_> = objectives.iter().map(judge).collect();
+        let sustains = |flow| planner.sustains(planned.rate_per_s, flow);
+        let is_met =
+            figures.iter().all(|figure| figure.is_met) && flow.as_ref().is_none_or(sustains);
         let cpus = run.client_cpus(self.run.cpus);
         // If the response times meet the objectives in spite of late requests, the trial is valid.
         let fault = test_fault(client_fault(&run, cpus, is_met));
@@ -300,28 +304,33 @@ impl CapacitySession<'_, '_> {
             None if is_met => TrialOutcome::Pass,
             None => TrialOutcome::Miss,
         };
-        if outcome == TrialOutcome::Pass {
-            lengths.add_p90(run.response_time_us.p90);
-            lengths.add_passed(parts);
+        let counts_all = |of: &&Objective| proves && of.group.is_none();
+        let tail = strictest
+            .filter(counts_all)
+            .map(|objective| tail_shares(objective, &parts, objective.share_beyond(&run)));
+        if outcome == TrialOutcome::Pass && !proves {
+            planner.learn(run.response_time_us.p90, parts);
         }
         let counts = &run.requests;
         let due = counts.intended.saturating_sub(counts.in_flight_at_end);
         Ok(CapacityTrial {
-            rate_per_s: next.rate_per_s,
-            purpose: next.purpose,
-            start: next.start,
+            rate_per_s: planned.rate_per_s,
+            purpose: planned.purpose,
+            start: planned.start,
             at_s,
-            transient_s: length.transient_s,
-            judged_s: length.judged_s,
-            required_s,
+            transient_s: planned.length.transient_s,
+            judged_s: planned.length.judged_s,
+            required_s: planned.required_s,
             outcome,
+            flow,
+            tail: tail.unwrap_or_default(),
             fault: fault.map(Worded::Fact),
             figures,
             throughput_per_s: run.throughput_per_s,
             error_share: (due > 0).then(|| due.saturating_sub(counts.ok) as f64 / due as f64),
             p50_us: run.response_time_us.p50,
             p99_us: run.response_time_us.p99,
-            design_effect: lengths.design_effect(),
+            design_effect: planner.lengths().design_effect(),
             server_cpus,
             slow_cpu_share: self.slow_cpu_share,
         })
@@ -488,10 +497,4 @@ impl CapacitySession<'_, '_> {
     fn elapsed_s(&self) -> f64 {
         self.begin.elapsed().as_secs_f64()
     }
-}
-
-/// Returns the total time of a load in seconds, including startup and shutdown of the client.
-fn time_s(length: TrialLength) -> f64 {
-    const OVERHEAD_S: f64 = 0.25;
-    OVERHEAD_S + length.transient_s + length.judged_s
 }

@@ -4,11 +4,11 @@
 
 use floodmark_record::capacity::{
     CapacityBound, CapacityKind, CapacityPlan, CapacityResult, CapacityTrial, FallingCapacity,
-    TrialOutcome, TrialPurpose, TrialStart,
+    TrialFlow, TrialOutcome, TrialPurpose, TrialStart,
 };
 use floodmark_stats::capacity::{
     CapacityEstimate, CapacityFinding, CapacityLimit, CapacitySearch, CapacitySettings,
-    CapacityStep,
+    CapacityStep, Ceiling, ProofPower, ProofTrial, Proofs,
 };
 
 /// Maximum number of trials in one search.
@@ -22,16 +22,56 @@ pub const RECOVERY_SHARE: f64 = 0.9;
 /// client has already sent at a higher rate.
 const CERTAIN_SHARE: f64 = 0.25;
 
+/// Rate of an overload that shows what the server answers at most, as a multiple of the highest
+/// answered rate so far.
+const SHORT_OVERLOAD: f64 = 1.5;
+
+/// Ratio of the bounds of an interval above which short trials continue although a proof is needed.
+const ROUGH: f64 = 1.1;
+
 /// The state of both searches.
 pub struct CapacitySearches {
     settings: CapacityPlan,
+    /// All trials, in order, with the outcomes that follow from the current ceiling.
+    trials: Vec<CapacityTrial>,
+    ceiling: Ceiling,
+    state: SearchState,
+    /// Whether to run trials after an overload.
+    tries_overload: bool,
+}
+
+/// Whether a long trial has to prove a lower bound, because the other trials are too short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProofState {
+    /// All trials are long enough.
+    Unneeded,
+    /// A proof is needed, but has not been tried.
+    Needed {
+        /// Whether the interval of the short trials is still wide.
+        is_rough: bool,
+    },
+    /// A proof is needed and has been tried.
+    Tried {
+        /// Whether a trial proved its rate.
+        is_proved: bool,
+    },
+}
+
+/// The part of the state that follows from the outcomes of the trials.
+struct SearchState {
     rising: CapacitySearch,
     recovery: RecoveryTest,
     /// The second search, if the server does not recover.
     falling: Option<CapacitySearch>,
-    /// Whether to run trials after an overload.
-    tries_overload: bool,
-    /// Smallest ratio of judged time to required time among all trials.
+    proofs: Proofs,
+    /// Whether a trial has tried to prove a rate.
+    proves: bool,
+    /// Whether a trial that can be followed by a proof was shorter than required.
+    has_short_trials: bool,
+    /// Longest judged time of such a trial, in seconds.
+    longest_s: f64,
+    /// Smallest ratio of judged time to required time among the trials that no proof can follow:
+    /// those after an overload, and those of older versions.
     shortest_share: f64,
 }
 
@@ -49,62 +89,125 @@ pub struct NextTrial {
 impl CapacitySearches {
     /// Starts the searches. `tries_overload` is false if no overload can be sent.
     pub fn new(settings: &CapacityPlan, tries_overload: bool) -> Self {
+        let mut ceiling = Ceiling::default();
+        settings
+            .closed
+            .into_iter()
+            .for_each(|closed| ceiling.add_answered(closed));
         CapacitySearches {
-            rising: CapacitySearch::new(
-                settings.start_per_s,
-                search_settings(settings, settings.highest_per_s),
-            ),
+            trials: Vec::new(),
+            ceiling,
+            state: SearchState::new(settings),
             settings: settings.clone(),
-            recovery: RecoveryTest::new(),
-            falling: None,
             tries_overload,
-            shortest_share: 1.0,
         }
     }
 
-    /// Records a trial.
+    /// Returns whether the server sustains a trial that has not been recorded yet.
+    pub fn sustains(&self, rate_per_s: f64, flow: &TrialFlow) -> bool {
+        let mut ceiling = self.ceiling.clone();
+        ceiling.add_trial(rate_per_s, flow);
+        ceiling.sustains(rate_per_s, flow)
+    }
+
+    /// Records a trial. A trial can change the outcome of earlier trials, because it can show that
+    /// the server does not sustain their rates.
     pub fn record(&mut self, trial: &CapacityTrial) {
-        self.shortest_share = self.shortest_share.min(trial.share_of_required());
-        let (rate_per_s, is_disturbed) = (trial.rate_per_s, trial.is_disturbed());
-        match (trial.start, &mut self.falling) {
-            (TrialStart::Idle, _) => self.rising.record(rate_per_s, trial.outcome, is_disturbed),
-            (TrialStart::Overload, Some(falling)) => {
-                falling.record(rate_per_s, trial.outcome, is_disturbed);
+        if let Some(flow) = &trial.flow {
+            self.ceiling.add_trial(trial.rate_per_s, flow);
+        }
+        self.trials.push(trial.clone());
+        let ceiling = &self.ceiling;
+        let mut is_changed = false;
+        for trial in &mut self.trials {
+            let outcome = outcome(trial, ceiling);
+            is_changed |= outcome != trial.outcome;
+            trial.outcome = outcome;
+        }
+        if is_changed {
+            self.state = SearchState::new(&self.settings);
+            for trial in &self.trials {
+                self.state.record(trial, &self.settings);
             }
-            (TrialStart::Overload, None) => {
-                self.recovery.record(trial.outcome, is_disturbed);
-                if self.recovery.decision() == RecoveryDecision::Failed {
-                    let settings = search_settings(&self.settings, rate_per_s);
-                    self.falling = Some(CapacitySearch::new(0.8 * rate_per_s, settings));
-                }
-            }
+        } else {
+            self.state.record(trial, &self.settings);
         }
     }
 
-    /// Returns the next trial, or `None` if the result is as precise as requested.
-    pub fn next(&self) -> Option<NextTrial> {
-        let trial = |start, step| match step {
-            CapacityStep::Trial {
-                rate_per_s,
-                purpose,
-            } => Some(NextTrial {
-                start,
-                rate_per_s,
-                purpose,
-            }),
-            CapacityStep::Done(_) => None,
+    /// Returns the next trial of the search for the capacity of a load that rises from idle, or
+    /// `None` if its result is as precise as requested.
+    pub fn next_rising(&self) -> Option<NextTrial> {
+        next_trial(TrialStart::Idle, self.state.rising.next())
+    }
+
+    /// Returns whether a long trial has to prove a lower bound.
+    pub fn proofs(&self) -> ProofState {
+        let state = &self.state;
+        if state.proves {
+            let is_proved = state.proofs.proved_per_s(&self.ceiling).is_some();
+            return ProofState::Tried { is_proved };
+        }
+        if !self.needs_proof() {
+            return ProofState::Unneeded;
+        }
+        let is_rough = |of: CapacityEstimate| of.interval.high > ROUGH * of.interval.low;
+        ProofState::Needed {
+            is_rough: self.estimate().is_none_or(is_rough),
+        }
+    }
+
+    /// Returns whether the trials are too short: for the percentile, or to forget that they started
+    /// without a queue.
+    fn needs_proof(&self) -> bool {
+        let state = &self.state;
+        if state.proves || state.has_short_trials {
+            return true;
+        }
+        let is_near_ceiling = |of: CapacityEstimate| {
+            let gap = self.ceiling.gap_per_s(state.longest_s);
+            let most = self.ceiling.answered_per_s().zip(gap);
+            most.is_some_and(|(most, gap)| of.rate_per_s > most - gap)
         };
-        let rising = trial(TrialStart::Idle, self.rising.next());
-        if rising.is_some() {
-            return rising;
+        state.longest_s > 0.0 && self.estimate().is_some_and(is_near_ceiling)
+    }
+
+    /// Returns an overload that shows what the server answers at most, if this is not known yet.
+    pub fn next_overload(&self) -> Option<NextTrial> {
+        let most = self.ceiling.answered_per_s()?;
+        let rate_per_s = SHORT_OVERLOAD * most;
+        let is_tried = |trial: &CapacityTrial| trial.rate_per_s >= 0.99 * rate_per_s;
+        let is_needed = self.ceiling.reached_per_s().is_none()
+            && self.needs_proof()
+            && !self.trials.iter().any(is_tried);
+        is_needed.then_some(NextTrial {
+            start: TrialStart::Idle,
+            rate_per_s,
+            purpose: TrialPurpose::Bracket,
+        })
+    }
+
+    /// Returns the trial that is to prove a lower bound, if one is needed and possible.
+    pub fn next_proof(&self, power: ProofPower) -> Option<NextTrial> {
+        let proofs = &self.state.proofs;
+        let finding = self.ceiling.limit(self.state.rising.finding());
+        let rate_per_s = proofs.next(&finding, &self.ceiling, power);
+        let rate_per_s = rate_per_s.filter(|_| self.needs_proof())?;
+        Some(NextTrial {
+            start: TrialStart::Idle,
+            rate_per_s: rate_per_s.max(self.settings.lowest_per_s),
+            purpose: TrialPurpose::Prove,
+        })
+    }
+
+    /// Returns the next trial that follows an overload, or `None` if no more are needed.
+    pub fn next_after_overload(&self) -> Option<NextTrial> {
+        if let Some(falling) = &self.state.falling {
+            return next_trial(TrialStart::Overload, falling.next());
         }
-        if let Some(falling) = &self.falling {
-            return trial(TrialStart::Overload, falling.next());
-        }
-        let CapacityFinding::Capacity(found) = self.rising.finding() else {
+        let CapacityFinding::Capacity(found) = self.finding() else {
             return None;
         };
-        let is_undecided = self.recovery.decision() == RecoveryDecision::Undecided;
+        let is_undecided = self.state.recovery.decision() == RecoveryDecision::Undecided;
         (self.tries_overload && is_undecided).then_some(NextTrial {
             start: TrialStart::Overload,
             rate_per_s: RECOVERY_SHARE * found.interval.low,
@@ -115,25 +218,130 @@ impl CapacitySearches {
     /// Returns the current estimate of the capacity, in requests per second, if at least one trial
     /// has met the objectives and at least one has missed them.
     pub fn estimate(&self) -> Option<CapacityEstimate> {
-        match self.rising.finding() {
+        match self.ceiling.limit(self.state.rising.finding()) {
             CapacityFinding::Capacity(found) => Some(found),
             CapacityFinding::Hysteresis { rising, .. } => Some(rising),
             _ => None,
         }
     }
 
+    /// Returns what the trials of the load that rises from idle show. No rate of the finding
+    /// exceeds the ceiling, and if the trials are too short, the lower bound is a proved rate.
+    fn finding(&self) -> CapacityFinding {
+        let state = &self.state;
+        let finding = self.ceiling.limit(state.rising.finding());
+        let finding = finding.with_short_trials(state.shortest_share);
+        if self.needs_proof() {
+            // The proved rate may exceed the answered rate by the counting error.
+            self.ceiling
+                .limit(state.proofs.limit(finding, &self.ceiling))
+        } else {
+            finding
+        }
+    }
+
+    /// Returns the trials, with the outcomes that follow from all of them.
+    pub fn trials(&self) -> &[CapacityTrial] {
+        &self.trials
+    }
+
     /// Adds the finding from the trials so far to a result that has no finding yet.
     pub fn add_finding(&self, result: &mut CapacityResult) {
-        let finding = |search: &CapacitySearch| {
-            let finding = search.finding();
-            finding.with_short_trials(self.shortest_share)
-        };
-        result.finding = add_rising(finding(&self.rising), result);
-        if let Some(falling) = &self.falling {
+        result.answered_per_s = self.ceiling.answered_per_s();
+        result.finding = add_rising(self.finding(), result);
+        let proved_per_s = self.state.proofs.proved_per_s(&self.ceiling);
+        result.proved_per_s = proved_per_s.and(result.low).filter(|_| self.needs_proof());
+        if let Some(falling) = &self.state.falling {
             result.finding = CapacityKind::Hysteresis;
             let lowest_per_s = self.settings.lowest_per_s;
-            result.falling = Some(falling_capacity(finding(falling), lowest_per_s));
+            let finding = self.ceiling.limit(falling.finding());
+            let finding = finding.with_short_trials(self.state.shortest_share);
+            result.falling = Some(falling_capacity(finding, lowest_per_s));
         }
+    }
+}
+
+impl SearchState {
+    fn new(settings: &CapacityPlan) -> Self {
+        SearchState {
+            rising: CapacitySearch::new(
+                settings.start_per_s,
+                search_settings(settings, settings.highest_per_s),
+            ),
+            recovery: RecoveryTest::new(),
+            falling: None,
+            proofs: Proofs::default(),
+            proves: false,
+            has_short_trials: false,
+            longest_s: 0.0,
+            shortest_share: 1.0,
+        }
+    }
+
+    /// Records a trial.
+    fn record(&mut self, trial: &CapacityTrial, settings: &CapacityPlan) {
+        let (rate_per_s, is_disturbed) = (trial.rate_per_s, trial.is_disturbed());
+        let share = trial.share_of_required();
+        if trial.purpose == TrialPurpose::Prove {
+            self.proves = true;
+            let is_pass = trial.outcome == TrialOutcome::Pass;
+            // A trial that was void or disturbed is repeated at the same rate.
+            if is_pass || trial.outcome == TrialOutcome::Miss && !is_disturbed {
+                self.proofs.record(ProofTrial {
+                    rate_per_s,
+                    judged_s: trial.judged_s,
+                    is_pass,
+                    tail: trial.tail.clone(),
+                });
+            }
+        } else if trial.flow.is_some() && trial.start == TrialStart::Idle {
+            self.has_short_trials |= share < 1.0;
+            self.longest_s = self.longest_s.max(trial.judged_s);
+        } else {
+            self.shortest_share = self.shortest_share.min(share);
+        }
+        match (trial.start, &mut self.falling) {
+            (TrialStart::Idle, _) => self.rising.record(rate_per_s, trial.outcome, is_disturbed),
+            (TrialStart::Overload, Some(falling)) => {
+                falling.record(rate_per_s, trial.outcome, is_disturbed);
+            }
+            (TrialStart::Overload, None) => {
+                self.recovery.record(trial.outcome, is_disturbed);
+                if self.recovery.decision() == RecoveryDecision::Failed {
+                    let settings = search_settings(settings, rate_per_s);
+                    self.falling = Some(CapacitySearch::new(0.8 * rate_per_s, settings));
+                }
+            }
+        }
+    }
+}
+
+/// Returns the outcome of a trial, given the highest rate that the server answered in any load.
+fn outcome(trial: &CapacityTrial, ceiling: &Ceiling) -> TrialOutcome {
+    match &trial.flow {
+        Some(flow) if trial.outcome != TrialOutcome::Void => {
+            let is_met = trial.missed().next().is_none();
+            if is_met && ceiling.sustains(trial.rate_per_s, flow) {
+                TrialOutcome::Pass
+            } else {
+                TrialOutcome::Miss
+            }
+        }
+        _ => trial.outcome,
+    }
+}
+
+fn next_trial(start: TrialStart, step: CapacityStep) -> Option<NextTrial> {
+    match step {
+        CapacityStep::Trial {
+            rate_per_s,
+            purpose,
+        } => Some(NextTrial {
+            start,
+            rate_per_s,
+            purpose,
+        }),
+        CapacityStep::Done(_) => None,
     }
 }
 
