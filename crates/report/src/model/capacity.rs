@@ -3,8 +3,9 @@
 use floodmark_record::Record;
 use floodmark_record::capacity::{
     CapacityBound, CapacityEnd, CapacityKind, CapacityResult, CapacityTrial, TrialCapacity,
-    TrialOutcome, TrialStart,
+    TrialOutcome, TrialPurpose, TrialStart,
 };
+use floodmark_record::cause::Cause;
 use floodmark_record::reason::Worded;
 use floodmark_record::run::Run;
 use floodmark_stats::capacity::pass_probability;
@@ -153,60 +154,115 @@ fn trials(result: &CapacityResult) -> String {
     text
 }
 
+/// Maximum difference between rates that are shown as equal, as a share.
+const SAME_RATE: f64 = 0.005;
+
+/// The trial that shows best which objective the server misses first.
+#[derive(Debug, Clone, Copy)]
+enum FirstMiss<'a> {
+    /// A trial above the capacity, or one that shows an upper bound.
+    Above(&'a CapacityTrial),
+    /// A trial within the interval of the capacity. There is none above.
+    Within(&'a CapacityTrial),
+    /// A trial below the capacity, which missed by chance. There is no other.
+    Below(&'a CapacityTrial),
+}
+
+impl<'a> FirstMiss<'a> {
+    fn of(result: &'a CapacityResult) -> Option<Self> {
+        let per_s = result.rate_per_s?;
+        let trials = result.trials.iter();
+        let misses = trials
+            .filter(|trial| trial.outcome == TrialOutcome::Miss && trial.start == TrialStart::Idle);
+        // If the capacity fell during the search, all trials count equally. If only an upper bound
+        // is known, the trials near it missed.
+        let lowest = match (result.finding, result.bound) {
+            (CapacityKind::NotStationary, _) => 0.0,
+            (_, Some(CapacityBound::Upper)) => per_s * (1.0 - SAME_RATE),
+            _ => per_s * (1.0 + SAME_RATE),
+        };
+        let is_below = |trial: &CapacityTrial| trial.rate_per_s < lowest;
+        let nearest = |trial: &CapacityTrial| (trial.rate_per_s / (1.05 * per_s)).ln().abs();
+        let first = misses.min_by(|a, b| {
+            let is_below = is_below(a).cmp(&is_below(b));
+            is_below.then(nearest(a).total_cmp(&nearest(b)))
+        })?;
+        Some(match result.low {
+            _ if !is_below(first) => FirstMiss::Above(first),
+            Some(low) if first.rate_per_s >= low => FirstMiss::Within(first),
+            _ => FirstMiss::Below(first),
+        })
+    }
+
+    fn line(self) -> TextLine {
+        let what = |trial| format!("{} at {}", missed(trial), rate(trial.rate_per_s));
+        match self {
+            FirstMiss::Above(trial) => line("fails first", what(trial)),
+            FirstMiss::Within(trial) => {
+                let text = "which is within the interval of the capacity";
+                line("missed", format!("{}, {text}", what(trial)))
+            }
+            FirstMiss::Below(trial) => {
+                let text = "although most trials near this rate met the objectives";
+                line("missed", format!("{}, {text}", what(trial)))
+            }
+        }
+    }
+}
+
 /// Returns what fails first above the capacity, and why.
 fn failure(record: &Record, result: &CapacityResult) -> Vec<TextLine> {
-    let Some(per_s) = result.rate_per_s else {
+    if result.rate_per_s.is_none() {
         return Vec::new();
-    };
-    let trials = result.trials.iter();
-    let misses = trials
-        .filter(|trial| trial.outcome == TrialOutcome::Miss && trial.start == TrialStart::Idle);
-    let nearest = |trial: &&CapacityTrial| (trial.rate_per_s / (1.05 * per_s)).ln().abs();
-    // Prefer trials at or above the lower end of the interval, because a single trial may miss an
-    // objective by chance at a lower rate. If the capacity fell during the search, consider all
-    // trials equally.
-    let lowest = match result.finding {
-        CapacityKind::NotStationary => 0.0,
-        _ => result.low.unwrap_or(per_s),
-    };
-    let is_below = |trial: &CapacityTrial| trial.rate_per_s < lowest;
-    let order = |trial: &&CapacityTrial| (is_below(trial), nearest(trial));
-    let first = misses.min_by(|a, b| {
-        let (a, b) = (order(a), order(b));
-        a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
-    });
-    let first = first.map(|trial| {
-        let what = format!("{} at {}", missed(trial), rate(trial.rate_per_s));
-        if is_below(trial) {
-            let text = "although the search found a higher capacity";
-            line("missed", format!("{what}, {text}"))
-        } else {
-            line("fails first", what)
-        }
-    });
+    }
+    let first = FirstMiss::of(result).map(FirstMiss::line);
     let mut lines = Vec::from_iter(first);
-    // The last load has the highest rate. If no rate meets the objectives, the load over a single
-    // connection shows why.
-    let run = match result.finding {
-        CapacityKind::Never => record.runs.iter().find(|run| run.plan.connections == 1),
-        _ => open_runs(record).next_back(),
-    };
-    if let Some(run) = run
+    if let Some(run) = limited_run(record, result)
         && let Some((verdict, cause)) = verdict::most_frequent([run])
     {
         lines.push(cause);
-        lines.extend(verdict::evidence(verdict));
+        let mut verdict = verdict.clone();
+        // A server that answered more is not limited to this rate.
+        let answered = result.answered_per_s.unwrap_or(0.0);
+        verdict.limit_per_s = verdict.limit_per_s.filter(|limit| *limit >= answered);
+        lines.extend(verdict::evidence(&verdict));
     }
     lines
 }
 
-/// Returns the objectives that a trial missed, with their figures.
+/// Returns the run whose verdict shows what limits the server above its capacity.
+fn limited_run<'a>(record: &'a Record, result: &CapacityResult) -> Option<&'a Run> {
+    match (result.finding, result.bound) {
+        // If no rate meets the objectives, the load over a single connection shows why.
+        (CapacityKind::Never, _) => record.runs.iter().find(|run| run.plan.connections == 1),
+        // The last load has the highest rate. With a bound, no load is above the capacity.
+        (_, Some(_)) => open_runs(record).next_back(),
+        // The closed model shows what limits a server that kept up with each of the short loads.
+        _ => {
+            let has_limit = |run: &&Run| {
+                let verdict = run.verdict.as_ref();
+                verdict.is_some_and(|verdict| verdict.cause != Cause::None)
+            };
+            let closed = record.runs.iter().filter(|run| !run.plan.is_open());
+            open_runs(record).rev().chain(closed).find(has_limit)
+        }
+    }
+}
+
+/// Returns the objectives that a trial missed, with their figures, or that the server did not keep
+/// up.
 fn missed(trial: &CapacityTrial) -> String {
     let missed = trial.missed();
-    joined(
+    let objectives = joined(
         missed.map(|of| format!("{} ({})", of.objective, of.figure)),
         ", ",
-    )
+    );
+    match &trial.flow {
+        Some(flow) if objectives.is_empty() => {
+            format!("throughput ({} answered)", rate(flow.answered.per_s))
+        }
+        _ => objectives,
+    }
 }
 
 /// Returns the loads at rates around the capacity, in ascending order of their rates.
@@ -293,7 +349,6 @@ pub(crate) fn disturbances<'a>(
 pub(crate) fn precision(result: &CapacityResult) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
     let end = result.end.as_ref();
-    let has_interval = result.low.is_some();
     match end.map(|end| end.reason) {
         Some(CapacityEnd::Settled) | None => {}
         Some(CapacityEnd::Budget) => notes.push(format!(
@@ -307,27 +362,7 @@ pub(crate) fn precision(result: &CapacityResult) -> Vec<String> {
         }
         Some(CapacityEnd::Failed) => notes.push("a trial failed".to_owned()),
     }
-    let required = result
-        .trials
-        .iter()
-        .filter_map(|trial| Some((trial, trial.required_s?)));
-    let shares = required.map(|(trial, required_s)| (trial.share_of_required(), trial, required_s));
-    if let Some((share, trial, required_s)) = shares.min_by(|a, b| a.0.total_cmp(&b.0))
-        && has_interval
-    {
-        let minutes = (result.settings.budget_s / share / 60.0).ceil();
-        let fix = if minutes <= LONGEST_BUDGET_MIN {
-            format!("use --budget {minutes:.0}m")
-        } else {
-            "use a longer --budget, or an objective for a lower percentile".to_owned()
-        };
-        notes.push(format!(
-            "trials of {} are shorter than the {} that the percentile needs, because requests are \
-             correlated; the interval is wider for this reason; {fix}",
-            duration(trial.judged_s),
-            duration(required_s.round()),
-        ));
-    }
+    notes.extend(short_trials(result));
     if result.scatter.is_some_and(|scatter| scatter > MOST_SCATTER) {
         notes.push(
             "trials scatter by more than 4 %, so the interval may be too narrow; longer trials scatter \
@@ -343,6 +378,47 @@ pub(crate) fn precision(result: &CapacityResult) -> Vec<String> {
     }
     notes.extend(end.into_iter().flat_map(|end| end.notes.iter().cloned()));
     notes
+}
+
+/// Says that trials were shorter than required, and which part of the result this concerns.
+fn short_trials(result: &CapacityResult) -> Option<String> {
+    let trials = result.trials.iter();
+    let required = trials.filter_map(|trial| Some((trial, trial.required_s?)));
+    let shares = required.map(|(trial, required_s)| (trial.share_of_required(), trial, required_s));
+    let (share, trial, required_s) = shares.min_by(|a, b| a.0.total_cmp(&b.0))?;
+    let minutes = (result.settings.budget_s / share / 60.0).ceil();
+    let fix = if minutes <= LONGEST_BUDGET_MIN {
+        format!("use --budget {minutes:.0}m")
+    } else {
+        "use a longer --budget, or an objective for a lower percentile".to_owned()
+    };
+    let (judged, required) = (duration(trial.judged_s), duration(required_s.round()));
+    let is_proof = |trial: &&CapacityTrial| trial.purpose == TrialPurpose::Prove;
+    let proof = result.proved_per_s.and_then(|per_s| {
+        let proofs = result.trials.iter().filter(is_proof);
+        let same = |trial: &&CapacityTrial| (trial.rate_per_s / per_s - 1.0).abs() < SAME_RATE;
+        proofs.rev().find(same).map(|trial| (per_s, trial.judged_s))
+    });
+    let reason = "because requests are correlated";
+    match proof {
+        Some((per_s, proved_s)) => Some(format!(
+            "a trial of {} proves {}; higher rates are extrapolated from trials of {judged}, which \
+             are shorter than the {required} that the percentile needs, {reason}; {fix}",
+            duration(proved_s.round()),
+            rate(per_s),
+        )),
+        None if trial.flow.is_some() && result.bound == Some(CapacityBound::Upper) => {
+            Some(format!(
+                "no rate is proved: trials of {judged} are shorter than the {required} that the \
+                 percentile needs, {reason}; {fix}"
+            ))
+        }
+        None if result.low.is_some() => Some(format!(
+            "trials of {judged} are shorter than the {required} that the percentile needs, \
+             {reason}; the interval is wider for this reason; {fix}"
+        )),
+        None => None,
+    }
 }
 
 /// Returns a table of all trials.
@@ -390,6 +466,14 @@ fn trial_cells(search: &CapacityResult, number: u64, trial: &CapacityTrial) -> V
         shown("objectives", outcome),
         shown("figures", figures),
         data("throughput_per_s", trial.throughput_per_s),
+        data(
+            "in_flight_growth_per_s",
+            trial.flow.map(|flow| flow.growth_per_s),
+        ),
+        data(
+            "in_flight_growth_error_per_s",
+            trial.flow.map(|flow| flow.growth_error_per_s),
+        ),
         data("error_share", trial.error_share),
         number_cell("response_p50_us", "p50", trial.p50_us, microseconds),
         number_cell("response_p99_us", "p99", trial.p99_us, microseconds),
@@ -437,6 +521,8 @@ fn search_cells(search: &CapacityResult) -> Vec<ColumnCell> {
         data("falling_low_per_s", falling.and_then(|of| of.low)),
         data("falling_high_per_s", falling.and_then(|of| of.high)),
         data("last_capacity_per_s", search.last_per_s),
+        data("answered_per_s", search.answered_per_s),
+        data("proved_per_s", search.proved_per_s),
         data("scatter_share", search.scatter),
         data("is_confirmed", search.is_confirmed),
         count_cell("trials", "trials", search.trials.len() as u64),
@@ -711,37 +797,72 @@ pub(crate) fn trial_charts(record: &Record) -> Option<Chart> {
 
 #[cfg(test)]
 mod tests {
+    use floodmark_record::capacity::{AnsweredRate, TrialFlow};
+    use proptest::prelude::*;
+
     use super::*;
     use crate::fixture::{self, capacity as searched};
 
+    /// Returns a result with trials at some rates that missed.
+    fn with_misses(finding: CapacityKind, rates: &[f64]) -> CapacityResult {
+        let mut result = searched(finding);
+        let miss = result.trials[1].clone();
+        result.trials.truncate(1);
+        let misses = rates.iter().map(|rate_per_s| CapacityTrial {
+            rate_per_s: *rate_per_s,
+            ..miss.clone()
+        });
+        result.trials.extend(misses);
+        result
+    }
+
     #[test]
     fn only_a_miss_above_the_capacity_fails_first() {
-        let mut result = searched(CapacityKind::ClientLimit);
-        result.low = None;
         let shown = |result: &CapacityResult| {
             let lines = failure(&fixture::record(Vec::new()), result);
             let text = lines[0].spans[0].text.replace('\u{a0}', " ");
             (lines[0].label.clone(), text)
         };
-        let (label, text) = shown(&result);
+        let mut above = with_misses(CapacityKind::ClientLimit, &[21_000.0, 19_900.0]);
+        above.low = None;
+        let (label, text) = shown(&above);
         assert_eq!(
             (&label[..], &text[..]),
             ("fails first", "p99 < 5ms (4.1 ms) at 21,000/s")
         );
-        let mut below = result.trials[1].clone();
-        below.rate_per_s = 19_900.0;
-        result.trials.push(below);
-        assert_eq!(shown(&result).0, "fails first");
-        result.trials.remove(1);
-        let (label, text) = shown(&result);
+        let mut below = with_misses(CapacityKind::ClientLimit, &[19_900.0, 20_000.0]);
+        below.low = None;
+        let (label, text) = shown(&below);
         assert_eq!(label, "missed");
-        let mut falling = result.clone();
-        falling.finding = CapacityKind::NotStationary;
-        assert_eq!(shown(&falling).0, "fails first");
         assert!(
-            text.ends_with("at 19,900/s, although the search found a higher capacity"),
+            text.ends_with("at 20,000/s, although most trials near this rate met the objectives"),
             "{text}"
         );
+        below.finding = CapacityKind::NotStationary;
+        assert_eq!(shown(&below).0, "fails first");
+        let within = with_misses(CapacityKind::Capacity, &[19_900.0]);
+        let (label, text) = shown(&within);
+        assert_eq!(label, "missed");
+        assert!(
+            text.ends_with("within the interval of the capacity"),
+            "{text}"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_fails_first_at_the_capacity(
+            rates in prop::collection::vec(19_000.0f64..21_000.0, 0..6),
+            bound in prop::option::of(Just(CapacityBound::Lower)),
+        ) {
+            let mut result = with_misses(CapacityKind::Capacity, &rates);
+            result.bound = bound;
+            if let Some(FirstMiss::Above(trial)) = FirstMiss::of(&result) {
+                let capacity = result.rate_per_s.map(rate);
+                prop_assert!(trial.rate_per_s > 20_000.0);
+                prop_assert_ne!(Some(rate(trial.rate_per_s)), capacity);
+            }
+        }
     }
 
     #[test]
@@ -765,6 +886,61 @@ mod tests {
         result.finding = CapacityKind::Hysteresis;
         result.trials.truncate(2);
         assert_eq!(precision(&result), [""; 0]);
+    }
+
+    #[test]
+    fn a_note_says_which_rate_is_proved() {
+        let mut result = searched(CapacityKind::Hysteresis);
+        result.trials[0].required_s = Some(8.0);
+        result.trials[0].flow = Some(TrialFlow {
+            answered: AnsweredRate {
+                per_s: 19_000.0,
+                error_per_s: 10.0,
+                seconds: 2.0,
+            },
+            growth_per_s: 0.0,
+            growth_error_per_s: 1.0,
+        });
+        let mut proof = result.trials[0].clone();
+        proof.purpose = TrialPurpose::Prove;
+        proof.judged_s = 11.0;
+        proof.rate_per_s = 19_600.0;
+        result.trials.push(proof);
+        let shown = |result: &CapacityResult| precision(result)[0].replace('\u{a0}', " ");
+        result.proved_per_s = Some(19_600.0);
+        let note = shown(&result);
+        assert!(
+            note.starts_with("a trial of 11 s proves 19,600/s; higher"),
+            "{note}"
+        );
+        assert!(note.ends_with("use --budget 12m"), "{note}");
+        result.proved_per_s = None;
+        (result.low, result.high) = (None, None);
+        result.bound = Some(CapacityBound::Upper);
+        let note = shown(&result);
+        assert!(
+            note.starts_with("no rate is proved: trials of 2 s"),
+            "{note}"
+        );
+    }
+
+    #[test]
+    fn a_trial_that_was_not_sustained_shows_what_was_answered() {
+        let mut trial = searched(CapacityKind::Capacity).trials[0].clone();
+        trial.outcome = TrialOutcome::Miss;
+        trial.flow = Some(TrialFlow {
+            answered: AnsweredRate {
+                per_s: 391.0,
+                error_per_s: 1.0,
+                seconds: 2.0,
+            },
+            growth_per_s: 30.0,
+            growth_error_per_s: 5.0,
+        });
+        assert_eq!(
+            missed(&trial).replace('\u{a0}', " "),
+            "throughput (391/s answered)"
+        );
     }
 
     #[test]
