@@ -3,6 +3,7 @@
 //! [`CapacityRun`] sends the loads, `floodmark_stats::capacity` chooses their rates, and
 //! [`CapacityEvents`] derives the result from the recorded trials.
 
+mod levels;
 mod loads;
 mod planner;
 mod run;
@@ -20,6 +21,7 @@ use floodmark_stats::estimate::CONFIDENCE;
 use crate::result_events::{ResultEvents, differs};
 use searches::CapacitySearches;
 
+pub(crate) use levels::respect_levels;
 pub(crate) use loads::closed_load;
 pub use loads::{LoadLengths, PlannedTrial, slow_s, tail_shares};
 pub use planner::TrialPlanner;
