@@ -1,6 +1,7 @@
 //! `cargo xtask capacity`: counts how often the capacity search is right for servers whose capacity
 //! is known.
 
+mod budgeted;
 mod real;
 mod servers;
 
@@ -66,10 +67,9 @@ pub fn run(options: &CapacityOptions) -> Result<bool, Failure> {
         let searches = options.searches.unwrap_or(real::SEARCHES);
         real::run(&Bench::new(None)?, searches, &options.only)
     } else {
-        Ok(simulate(
-            options.searches.unwrap_or(SEARCHES),
-            &options.only,
-        ))
+        let searches = options.searches.unwrap_or(SEARCHES);
+        let is_met = simulate(searches, &options.only);
+        Ok(simulate_minutes(searches, &options.only) && is_met)
     }
 }
 
@@ -106,6 +106,39 @@ fn simulate(searches: u64, only: &str) -> bool {
         println!("  {name}");
     }
     failed.is_empty()
+}
+
+/// Searches for the capacities of servers with a known physical limit, one minute each. Returns
+/// whether the searches met their targets.
+fn simulate_minutes(searches: u64, only: &str) -> bool {
+    let mut is_met = true;
+    let mut rows = Vec::new();
+    for server in budgeted::servers() {
+        if !server.name.contains(only) {
+            continue;
+        }
+        let score = server.score(searches);
+        let half_width = median(&score.half_widths);
+        is_met &= score.right.value() >= LEAST_COVERAGE && score.impossible == 0;
+        let (low, high) = score.right.interval();
+        let right = score.right.value() * 100.0;
+        rows.push(vec![
+            server.name.clone(),
+            format!("{:.1}/s", server.truth_per_s()),
+            format!("{right:.1} % ({:.1} – {:.1} %)", low * 100.0, high * 100.0),
+            score.impossible.to_string(),
+            score.upper_only.to_string(),
+            cell(median(&score.trials), |trials| format!("{trials:.0}")),
+            cell(half_width, percent),
+        ]);
+    }
+    let heads = "server | capacity | right | impossible | upper only | trials | half-width";
+    print!("{}", table(heads, rows));
+    println!(
+        "searches of 60 s; right: the interval contains the capacity, or the lower bound is true; \
+         impossible: above the server's limit"
+    );
+    is_met
 }
 
 /// A simulated server of the table.

@@ -377,6 +377,19 @@ impl Random {
         (2.0 * self.exponential()).sqrt() * angle.cos()
     }
 
+    /// Returns a gamma-distributed value with scale 1 (Marsaglia & Tsang 2000). `shape` is at least
+    /// 1.
+    pub fn gamma(&mut self, shape: f64) -> f64 {
+        let d = shape - 1.0 / 3.0;
+        loop {
+            let x = self.normal();
+            let v = (1.0 + x / (9.0 * d).sqrt()).powi(3);
+            if v > 0.0 && self.uniform().ln() < 0.5 * x * x + d * (1.0 - v + v.ln()) {
+                return d * v;
+            }
+        }
+    }
+
     /// Returns a Poisson-distributed count.
     pub fn poisson(&mut self, mean: f64) -> u64 {
         let mut count = 0;

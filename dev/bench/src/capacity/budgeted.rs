@@ -1,0 +1,740 @@
+//! Searches of one minute on simulated servers. The trials are planned, judged and evaluated by the
+//! code of `floodmark capacity`; only the server and the clock are simulated.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use floodmark_diagnose::conditions::Objective;
+use floodmark_lab::capacity::{
+    CAPACITY_PRECISION, CapacityEvents, LoadLengths, PlannedTrial, TrialPlanner, slow_s,
+    tail_shares,
+};
+use floodmark_record::Event;
+use floodmark_record::capacity::{
+    CapacityBegan, CapacityBound, CapacityEnded, CapacityPlan, CapacityResult, CapacityTrial,
+    ObjectiveFigure, TrialOutcome, TrialPurpose,
+};
+use floodmark_record::events::RunId;
+use floodmark_stats::capacity::{FlowRow, TrialLength, TrialRow};
+use floodmark_truth::capacity::{KnownObjective, capacity_per_s};
+use floodmark_truth::scenario::{Scenario, Service};
+use floodmark_truth::service::Limiter;
+
+use super::quantile;
+use super::servers::Random;
+use crate::statistics::Proportion;
+
+/// Length of a search in seconds.
+const BUDGET_S: f64 = 60.0;
+
+/// Length of the closed-model load in seconds.
+const CLOSED_S: f64 = 2.0;
+
+/// Connections of the closed-model load.
+const CONNECTIONS: usize = 50;
+
+/// Length of the load over a single connection in seconds.
+const IDLE_S: f64 = 1.0;
+
+/// Time that starting and stopping a client takes, in seconds.
+const OVERHEAD_S: f64 = 0.25;
+
+/// Time that the check for the recovery after a miss takes, in seconds.
+const RECOVERY_S: f64 = 0.3;
+
+/// First rate to try and lowest rate to try, as shares of the throughput of the closed model.
+const START: (f64, f64) = (0.9, 0.01);
+
+/// Length of a part of a trial in seconds.
+const PART_S: f64 = 0.1;
+
+/// Time that a rejected request takes, in seconds.
+const REJECTION_S: f64 = 0.002;
+
+/// A server that handles a limited number of requests at once, or per second.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum LimitedServer {
+    /// Requests wait for one of the permits and hold it for a fixed time.
+    Pool {
+        permits: usize,
+        /// Time that a request holds its permit, in seconds.
+        holds_s: f64,
+    },
+    /// Requests wait for one of the permits and hold it for an exponentially distributed time.
+    Exponential {
+        permits: usize,
+        /// Mean time that a request holds its permit, in seconds.
+        mean_s: f64,
+    },
+    /// A token bucket; requests without a token are rejected.
+    Bucket {
+        /// Tokens per second.
+        per_s: f64,
+        /// Number of tokens that a full bucket holds.
+        burst: u32,
+    },
+}
+
+/// A request of a simulated load.
+#[derive(Debug, Clone, Copy)]
+struct Request {
+    arrived_s: f64,
+    done_s: f64,
+    is_ok: bool,
+}
+
+/// A server's state within one load.
+struct Serving {
+    server: LimitedServer,
+    /// Times at which the permits are free, in seconds.
+    free_s: BinaryHeap<Reverse<u64>>,
+    tokens: f64,
+    filled_s: f64,
+}
+
+/// Converts seconds to the nanoseconds of the simulated clock.
+fn ns(time_s: f64) -> u64 {
+    (time_s * 1e9).round() as u64
+}
+
+impl Serving {
+    fn new(server: LimitedServer) -> Self {
+        let (permits, tokens) = match server {
+            LimitedServer::Pool { permits, .. } | LimitedServer::Exponential { permits, .. } => {
+                (permits, 0.0)
+            }
+            LimitedServer::Bucket { burst, .. } => (0, f64::from(burst)),
+        };
+        Serving {
+            server,
+            free_s: vec![Reverse(0); permits].into(),
+            tokens,
+            filled_s: 0.0,
+        }
+    }
+
+    /// Handles the next request. Requests are handled in order of arrival.
+    fn handle(&mut self, arrived_s: f64, random: &mut Random) -> Request {
+        let time_s = match self.server {
+            LimitedServer::Pool { holds_s, .. } => holds_s,
+            LimitedServer::Exponential { mean_s, .. } => mean_s * random.exponential(),
+            LimitedServer::Bucket { per_s, burst } => {
+                let filled = self.tokens + (arrived_s - self.filled_s) * per_s;
+                self.tokens = filled.min(f64::from(burst));
+                self.filled_s = arrived_s;
+                let is_ok = self.tokens >= 1.0;
+                self.tokens -= f64::from(is_ok);
+                return Request {
+                    arrived_s,
+                    done_s: arrived_s + REJECTION_S,
+                    is_ok,
+                };
+            }
+        };
+        let free_s = self.free_s.pop().map_or(0.0, |Reverse(at)| at as f64 / 1e9);
+        let done_s = arrived_s.max(free_s) + time_s;
+        self.free_s.push(Reverse(ns(done_s)));
+        Request {
+            arrived_s,
+            done_s,
+            is_ok: true,
+        }
+    }
+}
+
+impl LimitedServer {
+    /// Returns the highest rate of ok responses in requests per second.
+    pub fn limit_per_s(self) -> f64 {
+        match self {
+            LimitedServer::Pool { permits, holds_s } => permits as f64 / holds_s,
+            LimitedServer::Exponential { permits, mean_s } => permits as f64 / mean_s,
+            LimitedServer::Bucket { per_s, .. } => per_s,
+        }
+    }
+
+    /// Returns the highest rate of Poisson arrivals whose long-run figures meet the objective, in
+    /// requests per second.
+    pub fn capacity_per_s(self, objective: KnownObjective) -> f64 {
+        let known = |service: Service| capacity_per_s(&Scenario::from(service), objective, 1.0);
+        match self {
+            LimitedServer::Pool { permits, holds_s } => {
+                pool_capacity_per_s(permits, holds_s, objective)
+            }
+            LimitedServer::Exponential { permits, mean_s } => known(Service::Exponential {
+                mean_us: mean_s * 1e6,
+                servers: permits as u32,
+            }),
+            LimitedServer::Bucket { per_s, burst } => known(Service::Limiter(Limiter {
+                rate_per_s: per_s,
+                burst,
+                delay_us: 0,
+            })),
+        }
+    }
+
+    /// Simulates Poisson arrivals that start with an idle server. Each step consists of a rate and
+    /// a length in seconds.
+    fn open(self, steps: &[(f64, f64)], random: &mut Random) -> Vec<Request> {
+        let mut serving = Serving::new(self);
+        let mut requests = Vec::new();
+        let mut from_s = 0.0;
+        for (rate_per_s, length_s) in steps {
+            let to_s = from_s + length_s;
+            let mut now_s = from_s + random.exponential() / rate_per_s;
+            while now_s <= to_s {
+                requests.push(serving.handle(now_s, random));
+                now_s += random.exponential() / rate_per_s;
+            }
+            from_s = to_s;
+        }
+        requests
+    }
+
+    /// Simulates connections each of which sends its next request after a response.
+    fn closed(self, connections: usize, length_s: f64, random: &mut Random) -> Vec<Request> {
+        let mut serving = Serving::new(self);
+        let mut next = BinaryHeap::from(vec![Reverse(0); connections]);
+        let mut requests = Vec::new();
+        while let Some(Reverse(at)) = next.pop() {
+            let at_s = at as f64 / 1e9;
+            if at_s > length_s {
+                break;
+            }
+            let request = serving.handle(at_s, random);
+            next.push(Reverse(ns(request.done_s)));
+            requests.push(request);
+        }
+        requests
+    }
+}
+
+/// Returns the capacity of a pool with fixed times, in requests per second.
+///
+/// Every permit serves each `permits`-th request, so a request waits as long as in an E_c/D/1
+/// queue: longer than t if a random walk ever exceeds t. Its probability is computed by importance
+/// sampling (Siegmund 1976, "Importance sampling in the Monte Carlo study of sequential tests").
+fn pool_capacity_per_s(permits: usize, holds_s: f64, objective: KnownObjective) -> f64 {
+    let KnownObjective::ResponseTime { limit_ms, .. } = objective else {
+        return permits as f64 / holds_s;
+    };
+    let most_wait_s = limit_ms / 1e3 - holds_s;
+    let limit_per_s = permits as f64 / holds_s;
+    let (mut low, mut high) = (0.0, limit_per_s);
+    for _ in 0..14 {
+        let middle = 0.5 * (low + high);
+        if share_waiting(permits, holds_s, middle, most_wait_s) <= objective.allowed_share() {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
+/// Returns the share of requests that wait for a permit for longer than `longer_s`.
+fn share_waiting(permits: usize, holds_s: f64, rate_per_s: f64, longer_s: f64) -> f64 {
+    /// Number of walks. The standard error of the share is about 1 %.
+    const WALKS: u32 = 1_000;
+    let shape = permits as f64;
+    // The positive root of the moment equation: E exp(θ (time − gap)) = 1.
+    let log_moment = |theta: f64| theta * holds_s - shape * (theta / rate_per_s).ln_1p();
+    let mut high = 1.0 / holds_s;
+    while log_moment(high) < 0.0 {
+        high *= 2.0;
+    }
+    let mut low = 0.0;
+    for _ in 0..60 {
+        let middle = 0.5 * (low + high);
+        if log_moment(middle) < 0.0 {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    let theta = high;
+    let mut random = Random::new(7);
+    let walk = |_| {
+        let mut sum_s = 0.0;
+        while sum_s <= longer_s {
+            sum_s += holds_s - random.gamma(shape) / (rate_per_s + theta);
+        }
+        (-theta * sum_s).exp()
+    };
+    (0..WALKS).map(walk).sum::<f64>() / f64::from(WALKS)
+}
+
+/// Searches for the capacity of a server.
+pub fn search(server: LimitedServer, objective: KnownObjective, seed: u64) -> CapacityResult {
+    let mut random = Random::new(seed);
+    let parsed: Objective = objective
+        .to_string()
+        .parse()
+        .expect("a known objective is valid");
+    let objectives = [parsed];
+    let closed = server.closed(CONNECTIONS, CLOSED_S, &mut random);
+    let idle = server.closed(1, IDLE_S, &mut random);
+    let per_s = |requests: &[Request], length_s: f64| {
+        let in_time = requests.iter().filter(|r| r.is_ok && r.done_s <= length_s);
+        in_time.count() as f64 / length_s
+    };
+    let idle_s = response_quantile(&idle, 0.5).unwrap_or(0.0);
+    let is_met_idle = judge(&idle, objective).1;
+    let mut lengths = LoadLengths::new(
+        &objectives,
+        std::time::Duration::from_secs_f64(BUDGET_S),
+        is_met_idle,
+        None,
+    );
+    lengths.add_p90(response_quantile(&closed, 0.9).map(|s| s * 1e6));
+    let closed_per_s = per_s(&closed, CLOSED_S);
+    let (start_per_s, lowest_per_s) = if is_met_idle {
+        (START.0 * closed_per_s, START.1 * closed_per_s)
+    } else {
+        let idle_per_s = 0.5 * per_s(&idle, IDLE_S);
+        (idle_per_s, idle_per_s)
+    };
+    let flow = flow_rows(&closed, 0.0, CLOSED_S);
+    let settings = CapacityPlan {
+        objectives: vec![objectives[0].text.clone()],
+        start_per_s,
+        lowest_per_s,
+        highest_per_s: 1e3 * closed_per_s,
+        precision: CAPACITY_PRECISION,
+        budget_s: BUDGET_S,
+        closed: lengths.flow(&flow).map(|flow| flow.answered),
+    };
+    let mut events = CapacityEvents::new(CapacityBegan {
+        run: RunId {
+            system: String::new(),
+            workload: String::new(),
+            trial: None,
+            setting: std::collections::BTreeMap::new(),
+            process: 1,
+            attempt: 0,
+        },
+        settings: settings.clone(),
+    });
+    let mut elapsed_s = CLOSED_S + IDLE_S + 2.0 * OVERHEAD_S;
+    let mut planner = TrialPlanner::new(&settings, &[], lengths, true, BUDGET_S);
+    let mut is_after_miss = false;
+    let reason = loop {
+        let planned = match planner.next(elapsed_s) {
+            Ok(planned) => planned,
+            Err(end) => break end,
+        };
+        elapsed_s += OVERHEAD_S + if is_after_miss { RECOVERY_S } else { 0.0 };
+        let trial = run_trial(
+            (server, objective, idle_s),
+            &planned,
+            &mut planner,
+            &mut elapsed_s,
+            &mut random,
+        );
+        is_after_miss = trial.outcome == TrialOutcome::Miss;
+        planner.record(&trial);
+        events.take(&Event::CapacityTrial(trial));
+    };
+    events.take(&Event::CapacityEnded(CapacityEnded {
+        elapsed_s,
+        reason,
+        notes: Vec::new(),
+    }));
+    events.result()
+}
+
+/// Simulates a trial and judges it like `floodmark capacity`.
+fn run_trial(
+    (server, objective, idle_s): (LimitedServer, KnownObjective, f64),
+    planned: &PlannedTrial,
+    planner: &mut TrialPlanner<'_>,
+    elapsed_s: &mut f64,
+    random: &mut Random,
+) -> CapacityTrial {
+    let TrialLength {
+        transient_s,
+        judged_s,
+    } = planned.length;
+    let steps = planned.steps();
+    let steps: Vec<(f64, f64)> = steps
+        .iter()
+        .map(|step| (step.rate_per_s, step.duration_s))
+        .collect();
+    let end_s: f64 = steps.iter().map(|(_, length_s)| length_s).sum();
+    let from_s = end_s - judged_s;
+    let all = server.open(&steps, random);
+    let judged: Vec<Request> = all
+        .iter()
+        .copied()
+        .filter(|r| r.arrived_s >= from_s)
+        .collect();
+    let at_s = *elapsed_s;
+    let last_s = all.iter().map(|r| r.done_s).fold(end_s, f64::max);
+    *elapsed_s += last_s;
+    let (value, is_met) = judge(&judged, objective);
+    let flow = planner.lengths().flow(&flow_rows(&all, from_s, end_s));
+    let is_met_and_sustained = is_met
+        && flow
+            .as_ref()
+            .is_none_or(|flow| planner.sustains(planned.rate_per_s, flow));
+    let outcome = if is_met_and_sustained {
+        TrialOutcome::Pass
+    } else {
+        TrialOutcome::Miss
+    };
+    let proves = planned.purpose == TrialPurpose::Prove;
+    let strictest = planner.lengths().strictest().cloned();
+    let limit_s = strictest.as_ref().and_then(|of| slow_s(of, idle_s));
+    let slow_s = match limit_s {
+        Some(limit_s) if proves => limit_s,
+        _ => planner
+            .lengths()
+            .slow
+            .map_or(f64::INFINITY, |slow| slow.as_secs_f64()),
+    };
+    let parts = trial_rows(&judged, (from_s, end_s), limit_s.map(|_| slow_s));
+    let p90_us = response_quantile(&judged, 0.9).map(|s| s * 1e6);
+    let tail = strictest.filter(|_| proves);
+    let beyond_limit = tail
+        .as_ref()
+        .and_then(Objective::time_limit_s)
+        .map(|limit_s| {
+            let ok = judged.iter().filter(|r| r.is_ok);
+            let beyond = ok.filter(|r| r.done_s - r.arrived_s > limit_s).count();
+            beyond as f64 / judged.len().max(1) as f64
+        });
+    let tail = tail.map(|objective| tail_shares(&objective, &parts, beyond_limit));
+    if outcome == TrialOutcome::Pass && !proves {
+        planner.learn(p90_us, parts);
+    }
+    let ok = judged.iter().filter(|r| r.is_ok).count() as f64;
+    CapacityTrial {
+        rate_per_s: planned.rate_per_s,
+        purpose: planned.purpose,
+        start: planned.start,
+        at_s,
+        transient_s,
+        judged_s,
+        required_s: planned.required_s,
+        outcome,
+        flow,
+        tail: tail.unwrap_or_default(),
+        fault: None,
+        figures: vec![ObjectiveFigure {
+            objective: objective.to_string(),
+            figure: String::new(),
+            value,
+            is_met,
+        }],
+        throughput_per_s: Some(ok / judged_s),
+        error_share: Some(1.0 - ok / judged.len().max(1) as f64),
+        p50_us: None,
+        p99_us: None,
+        design_effect: planner.lengths().design_effect(),
+        server_cpus: None,
+        slow_cpu_share: None,
+    }
+}
+
+/// Returns the figure that an objective limits, and whether the objective is met.
+fn judge(requests: &[Request], objective: KnownObjective) -> (Option<f64>, bool) {
+    let ok = requests.iter().filter(|r| r.is_ok).count();
+    match objective {
+        KnownObjective::ResponseTime {
+            percentile,
+            limit_ms,
+        } => {
+            let value = response_quantile(requests, percentile / 100.0);
+            let is_met = value.is_some_and(|value_s| value_s * 1e3 < limit_ms);
+            (value.map(|value_s| value_s * 1e6), is_met)
+        }
+        KnownObjective::Errors(percent) => {
+            let share = 1.0 - ok as f64 / requests.len().max(1) as f64;
+            (Some(share), ok > 0 && share < percent / 100.0)
+        }
+    }
+}
+
+/// Returns a quantile of the response times of ok responses, in seconds.
+fn response_quantile(requests: &[Request], p: f64) -> Option<f64> {
+    let ok = requests.iter().filter(|r| r.is_ok);
+    let times: Vec<f64> = ok.map(|r| r.done_s - r.arrived_s).collect();
+    quantile(&times, p)
+}
+
+/// Returns the number of whole parts in a period, and the part of a time in it.
+fn parts_of(from_s: f64, to_s: f64) -> (usize, impl Fn(f64) -> usize) {
+    let count = ((to_s - from_s) / PART_S + 1e-6) as usize;
+    let part = move |at_s: f64| {
+        if at_s < from_s {
+            usize::MAX
+        } else {
+            ((at_s - from_s) / PART_S) as usize
+        }
+    };
+    (count, part)
+}
+
+/// Counts the requests that arrived and that ended in each part of a period.
+fn flow_rows(requests: &[Request], from_s: f64, to_s: f64) -> Vec<FlowRow> {
+    let (count, part) = parts_of(from_s, to_s);
+    let mut rows = vec![FlowRow::default(); count];
+    for request in requests {
+        if let Some(row) = rows.get_mut(part(request.arrived_s)) {
+            row.arrived += 1;
+        }
+        if let Some(row) = rows.get_mut(part(request.done_s)) {
+            row.ended += 1;
+            row.answered += u64::from(request.is_ok);
+        }
+    }
+    rows
+}
+
+/// Counts the slow requests in each part of a period. Without a time, failed requests are slow.
+fn trial_rows(
+    requests: &[Request],
+    (from_s, to_s): (f64, f64),
+    slow_s: Option<f64>,
+) -> Vec<TrialRow> {
+    let (count, part) = parts_of(from_s, to_s);
+    let none = TrialRow {
+        requests: 0,
+        slow: 0,
+    };
+    let mut rows = vec![none; count];
+    for request in requests {
+        if let Some(row) = rows.get_mut(part(request.done_s)) {
+            row.requests += 1;
+            row.slow += u64::from(match slow_s {
+                Some(slow_s) => request.done_s - request.arrived_s > slow_s,
+                None => !request.is_ok,
+            });
+        }
+    }
+    rows
+}
+
+/// A server with its objective and the known answer.
+#[derive(Debug, Clone)]
+pub struct LimitedRow {
+    pub name: String,
+    server: LimitedServer,
+    objective: KnownObjective,
+}
+
+/// Returns the servers of the table.
+pub fn servers() -> Vec<LimitedRow> {
+    let pool = |permits, holds_ms: f64, limit_ms| {
+        let holds_s = holds_ms / 1e3;
+        let server = LimitedServer::Pool { permits, holds_s };
+        row(
+            &format!("{permits} permits, {holds_ms:.0} ms"),
+            server,
+            limit_ms,
+        )
+    };
+    let exponential = |permits, mean_ms: f64, limit_ms| {
+        let mean_s = mean_ms / 1e3;
+        let server = LimitedServer::Exponential { permits, mean_s };
+        row(
+            &format!("{permits} permits, exponential {mean_ms:.0} ms"),
+            server,
+            limit_ms,
+        )
+    };
+    let bucket = LimitedServer::Bucket {
+        per_s: 400.0,
+        burst: 40,
+    };
+    vec![
+        pool(1, 5.0, 50.0),
+        pool(1, 20.0, 200.0),
+        pool(2, 50.0, 500.0),
+        pool(4, 200.0, 1_000.0),
+        pool(8, 20.0, 30.0),
+        pool(8, 20.0, 200.0),
+        pool(16, 100.0, 500.0),
+        pool(64, 5.0, 50.0),
+        pool(64, 200.0, 2_000.0),
+        exponential(1, 5.0, 100.0),
+        exponential(8, 20.0, 200.0),
+        LimitedRow {
+            name: "token bucket, 400/s".to_owned(),
+            server: bucket,
+            objective: KnownObjective::Errors(1.0),
+        },
+    ]
+}
+
+fn row(name: &str, server: LimitedServer, limit_ms: f64) -> LimitedRow {
+    let objective = KnownObjective::ResponseTime {
+        percentile: 99.0,
+        limit_ms,
+    };
+    LimitedRow {
+        name: format!("{name}, {objective}"),
+        server,
+        objective,
+    }
+}
+
+/// Figures of many searches on one server.
+#[derive(Debug, Clone, Default)]
+pub struct LimitedScore {
+    /// Intervals that contain the capacity, and lower bounds that do not exceed it.
+    pub right: Proportion,
+    /// Searches that found only an upper bound.
+    pub upper_only: usize,
+    /// Answers above the highest rate that the server can sustain. Exponential times have no such
+    /// limit: for a second or more, the server may answer more than on average.
+    pub impossible: usize,
+    /// Half-widths of the intervals, as shares of the estimates.
+    pub half_widths: Vec<f64>,
+    pub trials: Vec<f64>,
+}
+
+impl LimitedRow {
+    /// Returns the known capacity in requests per second.
+    pub fn truth_per_s(&self) -> f64 {
+        self.server.capacity_per_s(self.objective)
+    }
+
+    /// Runs `searches` searches, each with a different seed.
+    pub fn score(&self, searches: u64) -> LimitedScore {
+        let truth = self.truth_per_s();
+        let needed = match self.objective {
+            KnownObjective::Errors(percent) => 1.0 - percent / 100.0,
+            KnownObjective::ResponseTime { .. } => 1.0,
+        };
+        let most = self.server.limit_per_s() / needed;
+        let mut score = LimitedScore::default();
+        for seed in 0..searches {
+            let result = search(self.server, self.objective, seed);
+            let rate = result.rate_per_s.unwrap_or(0.0);
+            let is_right = match (result.low, result.high, result.bound) {
+                (Some(low), Some(high), _) => (low..=high).contains(&truth),
+                (_, _, Some(CapacityBound::Lower)) => rate <= truth,
+                _ => false,
+            };
+            score.right.add(is_right);
+            score.upper_only += usize::from(result.bound == Some(CapacityBound::Upper));
+            let is_limited = !matches!(self.server, LimitedServer::Exponential { .. });
+            let is_impossible =
+                is_limited && rate > most && result.bound != Some(CapacityBound::Upper);
+            score.impossible += usize::from(is_impossible);
+            if let (Some(low), Some(high)) = (result.low, result.high) {
+                score.half_widths.push(0.5 * (high - low) / rate);
+            }
+            score.trials.push(result.trials.len() as f64);
+        }
+        score
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use floodmark_record::capacity::TrialStart;
+
+    use super::*;
+
+    /// Returns the statements of a result that contradict each other.
+    fn contradictions(result: &CapacityResult) -> Vec<&'static str> {
+        let answered = result.answered_per_s.unwrap_or(0.0);
+        let (rate, low, high) = (result.rate_per_s, result.low, result.high);
+        // The upper end may exceed the answered rate by its counting error.
+        let rates = [rate, low, high.map(|high| high / 1.02), result.last_per_s];
+        let falling = result.falling.iter().map(|of| Some(of.rate_per_s));
+        let is_above = |rate: Option<f64>| rate.is_some_and(|rate| rate > answered);
+        let idle = || result.trials.iter().filter(|t| t.start == TrialStart::Idle);
+        let passed =
+            |rate: f64| idle().any(|t| t.outcome == TrialOutcome::Pass && t.rate_per_s >= rate);
+        let lower = match result.bound {
+            Some(CapacityBound::Lower) => rate,
+            _ => low,
+        };
+        let proofs = || idle().filter(|t| t.purpose == TrialPurpose::Prove);
+        let fails = |t: &&CapacityTrial| t.outcome == TrialOutcome::Miss;
+        let is_ordered = match (low, rate, high) {
+            (Some(low), Some(rate), Some(high)) => low <= rate && rate <= high,
+            (None, _, None) => true,
+            _ => false,
+        };
+        let has_interval = low.is_some();
+        [
+            (
+                "a rate is above the answered rate",
+                rates.into_iter().chain(falling).any(is_above),
+            ),
+            ("the estimate is outside its interval", !is_ordered),
+            (
+                "an interval has a bound",
+                has_interval && result.bound.is_some(),
+            ),
+            (
+                "no trial passed the lower bound",
+                lower.is_some_and(|rate| !passed(rate)),
+            ),
+            (
+                "a long trial failed below the lower bound",
+                lower.is_some_and(|low| proofs().filter(fails).any(|t| t.rate_per_s < low)),
+            ),
+            (
+                "the lower bound is not proved",
+                has_interval
+                    && idle().any(|t| t.required_s.is_some())
+                    && result.proved_per_s.is_none(),
+            ),
+        ]
+        .into_iter()
+        .filter_map(|(statement, holds)| holds.then_some(statement))
+        .collect()
+    }
+
+    #[test]
+    fn answers_are_possible_and_do_not_contradict_themselves() {
+        for row in servers() {
+            for seed in 0..3 {
+                let result = search(row.server, row.objective, seed);
+                let name = &row.name;
+                assert_eq!(
+                    contradictions(&result),
+                    [""; 0],
+                    "{name}, seed {seed}: {result:#?}"
+                );
+            }
+            let score = row.score(3);
+            assert_eq!(score.impossible, 0, "{}", row.name);
+        }
+    }
+
+    #[test]
+    fn a_pool_of_8_permits_has_no_capacity_above_its_limit() {
+        let reported = LimitedServer::Pool {
+            permits: 8,
+            holds_s: 0.02,
+        };
+        let row = row("reported", reported, 200.0);
+        let truth = row.truth_per_s();
+        assert!((380.0..400.0).contains(&truth), "{truth}");
+        let score = row.score(10);
+        assert!(score.right.value() >= 0.8, "{}", score.right);
+    }
+
+    #[test]
+    fn importance_sampling_agrees_with_the_formula_for_one_permit() {
+        let objective = KnownObjective::ResponseTime {
+            percentile: 99.0,
+            limit_ms: 100.0,
+        };
+        let known = capacity_per_s(
+            &Scenario::from(Service::Deterministic {
+                time_us: 10_000.0,
+                pauses: None,
+            }),
+            objective,
+            1.0,
+        );
+        let sampled = pool_capacity_per_s(1, 0.01, objective);
+        assert!((sampled / known - 1.0).abs() < 0.003, "{sampled} {known}");
+    }
+}
