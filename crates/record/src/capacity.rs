@@ -270,8 +270,9 @@ pub struct CapacityResult {
     pub level: f64,
     /// Whether `rate_per_s` is only a bound of the capacity; null if it is an estimate.
     pub bound: Option<CapacityBound>,
-    /// Highest rate that the server answered during the search, in requests per second. No other
-    /// rate of the result exceeds it. Null in records from older versions.
+    /// Highest rate that the server answered during the search, in requests per second. Among the
+    /// rates of the result, only `high` may exceed it, by its counting error. Null in records from
+    /// older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered_per_s: Option<f64>,
     /// Highest rate that a long trial proved, in requests per second, if the other trials were
