@@ -16,9 +16,8 @@ use floodmark_record::plan::Plan;
 use floodmark_record::reason::Worded;
 use floodmark_record::run::Run;
 use floodmark_record::units::show_duration;
-use floodmark_record::worker_input::WorkerInput;
 use floodmark_stats::capacity::UsualCpuSpeed;
-use floodmark_workers::{self as workers, WorkerFailure};
+use floodmark_workers::WorkerFailure;
 
 use super::loads::{
     ClosedFlow, LoadLengths, MeasuredTrial, OpenTrial, PlannedTrial, closed_load,
@@ -26,7 +25,7 @@ use super::loads::{
 };
 use super::planner::{LEVELS, TrialPlanner};
 use super::{CapacityEvents, EarlierSearch};
-use crate::attempt::{Attempts, Listener};
+use crate::attempt::{Attempts, Listener, send_unrecorded};
 use crate::attempt_monitor::Monitoring;
 use crate::directory::Directory;
 use crate::fold::{JoinedRun, test_fault};
@@ -364,21 +363,15 @@ impl CapacitySession<'_, '_> {
 
     /// Sends a few requests over one connection, without recording them.
     fn probe(&mut self) -> Result<Run, SearchStopped> {
-        let plan = probe_load(&self.run.closed.plan);
-        let mut run = JoinedRun::new(self.run.attempts.run.clone(), plan.clone());
-        let anchors = self.run.closed.anchors.clone();
-        let input = WorkerInput::new(plan, self.first_number, anchors);
-        let attempts = &self.run.attempts;
-        let sent = workers::run(attempts.side, &input, attempts.stop, |event| {
-            if let Event::End(end) = &event {
-                self.first_number = end.next_number;
-            }
-            run.take(&event);
-        });
+        let CapacityRun {
+            attempts, closed, ..
+        } = self.run;
+        let load = (attempts.run.clone(), probe_load(&closed.plan));
+        let number = &mut self.first_number;
+        let sent = send_unrecorded(load, &closed.anchors, attempts.side, number, attempts.stop);
         match sent {
             _ if attempts.stop.is_set() => Err(SearchStopped::Interrupted),
-            Ok(()) => Ok(run.finish()),
-            Err(failure) => Err(SearchStopped::Failed(Some(failure))),
+            sent => sent.map_err(|failure| SearchStopped::Failed(Some(failure))),
         }
     }
 
