@@ -90,7 +90,10 @@ fn finds_the_capacity_of_a_queue() {
     // The server answers at most 2,000/s. Counts of 1 s have a standard error of 2 %.
     let answered = result.answered_per_s.unwrap();
     assert!((1_600.0..2_200.0).contains(&answered), "{answered}");
-    assert!(estimate <= answered && high <= 1.02 * answered, "{result:?}");
+    assert!(
+        estimate <= answered && high <= 1.02 * answered,
+        "{result:?}"
+    );
     if result.proved_per_s.is_some() {
         assert_eq!(result.proved_per_s, result.low);
     }
