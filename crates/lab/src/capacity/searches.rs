@@ -500,8 +500,124 @@ impl RecoveryTest {
 #[cfg(test)]
 mod tests {
     use TrialOutcome::{Miss, Pass, Void};
+    use floodmark_record::capacity::AnsweredRate;
 
     use super::*;
+
+    fn settings() -> CapacityPlan {
+        CapacityPlan {
+            objectives: vec!["p99 < 200ms".to_owned()],
+            start_per_s: 360.0,
+            lowest_per_s: 4.0,
+            highest_per_s: 4e5,
+            precision: 0.02,
+            budget_s: 60.0,
+            closed: Some(answered(400.0)),
+        }
+    }
+
+    fn answered(per_s: f64) -> AnsweredRate {
+        AnsweredRate {
+            per_s,
+            error_per_s: 1.0,
+            seconds: 1.5,
+        }
+    }
+
+    /// Returns a trial at a rate, of which the server answers at most 400/s. Its queue grows, but it
+    /// is too short for a slow request.
+    fn short_trial(rate_per_s: f64, growth_error_per_s: f64) -> CapacityTrial {
+        let per_s = rate_per_s.min(400.0);
+        CapacityTrial {
+            rate_per_s,
+            purpose: TrialPurpose::Narrow,
+            start: TrialStart::Idle,
+            at_s: 5.0,
+            transient_s: 0.2,
+            judged_s: 1.5,
+            required_s: Some(68.0),
+            outcome: Pass,
+            flow: Some(TrialFlow {
+                answered: AnsweredRate {
+                    error_per_s: growth_error_per_s,
+                    ..answered(per_s)
+                },
+                growth_per_s: rate_per_s - per_s,
+                growth_error_per_s,
+            }),
+            tail: Vec::new(),
+            fault: None,
+            figures: Vec::new(),
+            throughput_per_s: Some(per_s),
+            error_share: None,
+            p50_us: None,
+            p99_us: None,
+            design_effect: None,
+            server_cpus: None,
+            slow_cpu_share: None,
+        }
+    }
+
+    #[test]
+    fn an_overload_changes_the_outcome_of_earlier_trials() {
+        let mut searches = CapacitySearches::new(&settings(), false);
+        searches.record(&short_trial(360.0, 10.0));
+        searches.record(&short_trial(424.0, 10.0));
+        let outcomes = |searches: &CapacitySearches| {
+            let trials = searches.trials().iter();
+            trials.map(|trial| trial.outcome).collect::<Vec<_>>()
+        };
+        assert_eq!(outcomes(&searches), [Pass, Pass]);
+        searches.record(&short_trial(600.0, 2.0));
+        assert_eq!(outcomes(&searches), [Pass, Miss, Miss]);
+        assert!(searches.estimate().unwrap().rate_per_s <= 400.0);
+    }
+
+    #[test]
+    fn short_trials_prove_nothing() {
+        let mut searches = CapacitySearches::new(&settings(), false);
+        for rate in [360.0, 424.0, 600.0, 390.0, 405.0, 395.0] {
+            searches.record(&short_trial(rate, 2.0));
+        }
+        let CapacityFinding::Below { rate_per_s, .. } = searches.finding() else {
+            panic!("{:?}", searches.finding());
+        };
+        assert!((390.0..=408.0).contains(&rate_per_s), "{rate_per_s}");
+        let proof = CapacityTrial {
+            purpose: TrialPurpose::Prove,
+            judged_s: 11.0,
+            required_s: None,
+            ..short_trial(375.0, 2.0)
+        };
+        searches.record(&proof);
+        let CapacityFinding::Capacity(found) = searches.finding() else {
+            panic!("{:?}", searches.finding());
+        };
+        assert_eq!(found.interval.low, 375.0);
+        assert!(found.rate_per_s <= 400.0, "{found:?}");
+    }
+
+    #[test]
+    fn a_void_trial_refutes_no_rate() {
+        let mut searches = CapacitySearches::new(&settings(), false);
+        for rate in [360.0, 424.0, 600.0] {
+            searches.record(&short_trial(rate, 2.0));
+        }
+        let power = ProofPower {
+            allowed: 0.1,
+            independent: 500.0,
+            judged_s: 10.0,
+        };
+        let before = searches.next_proof(power).unwrap();
+        let void = CapacityTrial {
+            purpose: TrialPurpose::Prove,
+            outcome: Void,
+            flow: None,
+            ..short_trial(before.rate_per_s, 2.0)
+        };
+        searches.record(&void);
+        assert_eq!(searches.next_proof(power), Some(before));
+    }
 
     /// Returns the decision and the number of trials before it.
     fn decided(outcomes: impl Iterator<Item = (TrialOutcome, bool)>) -> (RecoveryDecision, usize) {
