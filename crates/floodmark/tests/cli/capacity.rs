@@ -80,7 +80,7 @@ fn finds_the_capacity_of_a_queue() {
             .filter(|t| t.outcome == outcome)
             .count()
     };
-    assert!(outcomes(TrialOutcome::Pass) > 2 && outcomes(TrialOutcome::Miss) > 2);
+    assert!(outcomes(TrialOutcome::Pass) > 1 && outcomes(TrialOutcome::Miss) > 0);
     for trial in &result.trials {
         let is_met = trial.missed().next().is_none();
         let is_pass = trial.outcome == TrialOutcome::Pass;
@@ -97,7 +97,8 @@ fn finds_the_capacity_of_a_queue() {
     if result.proved_per_s.is_some() {
         assert_eq!(result.proved_per_s, result.low);
     }
-    // One connection, the closed model, and five rates around the capacity.
+    // One connection, the closed model, and five rates around the capacity. The last one is above
+    // the interval if it starts at a proved rate.
     let rates: Vec<_> = record
         .runs
         .iter()
@@ -107,7 +108,9 @@ fn finds_the_capacity_of_a_queue() {
     let levels = rates[2..]
         .iter()
         .map(|rate| (100.0 * rate.unwrap() / estimate).round());
-    assert_eq!(levels.collect::<Vec<_>>(), [50.0, 80.0, 95.0, 100.0, 105.0]);
+    let top = result.proved_per_s.map_or(estimate, |_| high);
+    let last = (105.0 * top / estimate).round();
+    assert_eq!(levels.collect::<Vec<_>>(), [50.0, 80.0, 95.0, 100.0, last]);
     let met: Vec<_> = record.thresholds.iter().map(|t| t.met).collect();
     assert_eq!(met, [Some(false), Some(true)]);
     let lines = text(&output.stderr);

@@ -393,8 +393,11 @@ impl CapacitySession<'_, '_> {
             // The trials missed the objectives at every rate.
             Some(CapacityBound::Upper) => &[],
         };
+        // The last load shows what limits the server, so it must be above the capacity. If only a
+        // lower rate is proved, the capacity can be anywhere in the interval.
+        let highest = result.proved_per_s.and(result.high).unwrap_or(per_s);
         for level in levels {
-            let rate_per_s = level * per_s;
+            let rate_per_s = level * if *level > 1.0 { highest } else { per_s };
             let length = lengths.level(rate_per_s, per_s);
             let open = &self.run.attempts.planned.plan;
             let Some(plan) = load_at(open, rate_per_s, length) else {
