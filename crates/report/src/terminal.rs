@@ -11,8 +11,8 @@ use floodmark_record::run::Run;
 use floodmark_record::verdict::Verdict;
 
 use crate::model;
+pub use crate::model::document::Extent;
 use crate::model::document::{Block, Blocks, Cell, Detail, Emphasis, Span, Table, TextLine};
-pub use crate::model::summary::Extent;
 use crate::plain;
 
 /// Minimum width of drawn text, in columns. A narrower terminal wraps the text.

@@ -14,8 +14,8 @@ use super::chart::{
     Axis, AxisFit, Chart, ChartMark, Curve, DotColor, MAX_CURVES, Quantity, more_in_table,
 };
 use super::document::{
-    Blocks, ColumnCell, Emphasis, Span, Table, TextLine, count_cell, data, faint, line, listed,
-    number_cell, plain, shown, text_cell,
+    Blocks, ColumnCell, Emphasis, Extent, Span, Table, TextLine, count_cell, data, faint, line,
+    listed, number_cell, plain, shown, text_cell,
 };
 use super::figures::{
     count_of, cpus, duration, ends, interval, interval_or_none, joined, level, median,
@@ -34,7 +34,7 @@ const LONGEST_BUDGET_MIN: f64 = 60.0;
 pub(crate) fn document(record: &Record) -> Blocks {
     let mut blocks = Blocks::default();
     let Some(result) = &record.capacity else {
-        return summary::document(record, None, summary::Extent::Full);
+        return summary::document(record, None, Extent::Full);
     };
     let url = record.runs.first().map(|run| run.plan.target.url.as_str());
     blocks.paragraph([Emphasis::Strong.span(title(result, url.unwrap_or_default()))]);

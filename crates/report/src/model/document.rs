@@ -145,6 +145,15 @@ pub(crate) enum Detail {
     Tables,
 }
 
+/// Level of detail of a summary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// Figures, cause, next step, failures and validity.
+    Short,
+    /// Also the evidence, the traffic, and the resource usage of client and server.
+    Full,
+}
+
 /// A cell. The supplement is dropped if there is not enough room.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Cell {

@@ -30,8 +30,7 @@ pub(crate) mod verdict;
 
 use floodmark_record::Record;
 
-use self::document::{Blocks, line};
-use self::summary::Extent;
+use self::document::{Blocks, Extent, line};
 
 /// Returns the result of any command as a document. `next` is the recommended next step.
 pub(crate) fn document(record: &Record, next: Option<&str>) -> Blocks {

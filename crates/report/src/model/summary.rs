@@ -7,8 +7,8 @@ use floodmark_record::run::{Run, Status};
 use floodmark_record::watch::Server;
 
 use super::document::{
-    Blocks, ColumnCell, Detail, Emphasis, Table, TextLine, data, faint, line, listed, number_cell,
-    plain, shown, text_cell,
+    Blocks, ColumnCell, Detail, Emphasis, Extent, Table, TextLine, data, faint, line, listed,
+    number_cell, plain, shown, text_cell,
 };
 use super::figures::{
     NOT_MEASURED, count_of, cpu_per_request, cpus, ends, interval, interval_or_none, level,
@@ -17,15 +17,6 @@ use super::figures::{
 use super::run::{self, name_cells, response_times, same_load, service_times};
 use super::verdict::cause_and_next;
 use super::{outcomes, plan, process_use};
-
-/// Level of detail of a summary.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Extent {
-    /// Figures, cause, next step, failures and validity.
-    Short,
-    /// Also the evidence, the traffic, and the resource usage of client and server.
-    Full,
-}
 
 /// Returns the summary of a record with thresholds, skipped trials and the next step.
 pub(crate) fn document(record: &Record, next: Option<&str>, extent: Extent) -> Blocks {

@@ -4,10 +4,9 @@
 use floodmark_record::run::Run;
 use floodmark_record::verdict::{Confidence, Tested, Verdict};
 
-use super::document::{Blocks, Emphasis, Span, TextLine, faint, line, plain};
+use super::document::{Blocks, Emphasis, Extent, Span, TextLine, faint, line, plain};
 use super::figures::{joined, rate};
 use super::run;
-use super::summary::Extent;
 
 /// Maximum number of loads for which a result includes evidence and next steps.
 const FEW: usize = 3;
