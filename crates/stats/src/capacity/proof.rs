@@ -210,7 +210,8 @@ impl Proofs {
         let estimate = |mut of: CapacityEstimate, low: f64| {
             of.interval.low = low;
             of.interval.high = of.interval.high.max(low).max(high);
-            of.rate_per_s = (low * of.interval.high).sqrt();
+            // Short trials pass at too high rates, so their median is only an upper bound.
+            of.rate_per_s = (low * of.interval.high).sqrt().min(of.rate_per_s.max(low));
             of
         };
         match (finding, self.proved_per_s(ceiling)) {
@@ -341,6 +342,18 @@ mod tests {
         };
         assert_eq!((of.interval.low, of.interval.high), (90.0, 101.0));
         assert!((90.0..101.0).contains(&of.rate_per_s));
+    }
+
+    #[test]
+    fn an_estimate_above_a_proved_rate_respects_the_short_trials() {
+        let ceiling = reached();
+        // Without slow requests, the trial gives no upper bound below the ceiling.
+        let proofs = proofs(&[trial(150.0, 0.0)]);
+        let CapacityFinding::Capacity(of) = proofs.limit(found(200.0), &ceiling) else {
+            panic!("expected a capacity");
+        };
+        assert_eq!((of.interval.low, of.interval.high), (150.0, 400.0));
+        assert_eq!(of.rate_per_s, 200.0, "instead of the middle, 245/s");
     }
 
     #[test]
