@@ -78,19 +78,19 @@ fn hello(_: &str, _: usize) -> Option<Vec<u8>> {
     Some(RESPONSE.to_vec())
 }
 
-/// Returns `plan` with a mix of three GET requests per POST request.
-/// GET requests contain the number in their path. POST requests contain all placeholders.
+/// Returns `plan` with a mix of three GET requests per PUT request.
+/// GET requests contain the number in their path. PUT requests contain all placeholders.
 fn mixed(backend: Backend, address: SocketAddr, plan: Plan) -> Plan {
     let mut plan = with_mix(plan, &[3, 1]);
     plan.backend = backend;
     plan.target.address = address.into();
     let requests = &mut plan.mix.as_mut().unwrap().requests;
     requests[0].path = "/get/{seq}".to_owned();
-    requests[1].path = "/post/{rand:5-9}".to_owned();
-    let post = &mut requests[1].request;
-    post.method = "POST".to_owned();
-    post.headers = vec![("X-Id".to_owned(), "{uuid}".to_owned())];
-    post.body = br#"{"id":{seq},"a":{"b":{}}}"#.to_vec().into();
+    requests[1].path = "/put/{rand:5-9}".to_owned();
+    let put = &mut requests[1].request;
+    put.method = "PUT".to_owned();
+    put.headers = vec![("X-Id".to_owned(), "{uuid}".to_owned())];
+    put.body = br#"{"id":{seq},"a":{"b":{}}}"#.to_vec().into();
     plan
 }
 
@@ -99,7 +99,7 @@ fn number(request: &str) -> u64 {
     let text = match request.strip_prefix("GET /get/") {
         Some(rest) => rest.split(' ').next().unwrap(),
         None => {
-            assert!(request.starts_with("POST /post/"), "{request}");
+            assert!(request.starts_with("PUT /put/"), "{request}");
             let body = request.split_once(r#"{"id":"#).unwrap().1;
             body.strip_suffix(r#","a":{"b":{}}}"#).unwrap()
         }
