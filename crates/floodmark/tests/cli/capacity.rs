@@ -97,8 +97,8 @@ fn finds_the_capacity_of_a_queue() {
     if result.proved_per_s.is_some() {
         assert_eq!(result.proved_per_s, result.low);
     }
-    // One connection, the closed model, and five rates around the capacity. The last one is above
-    // the interval if it starts at a proved rate.
+    // One connection, the closed model, and five rates around the capacity. If the lower bound is a
+    // proved rate, the last rate is above the interval.
     let rates: Vec<_> = record
         .runs
         .iter()

@@ -15,8 +15,8 @@ struct Level {
     is_met: bool,
 }
 
-/// Lowers the lower bound of a result, so that no load of its own at or below it missed an
-/// objective. Results of older versions are not changed.
+/// Lowers the lower bound of a result below the rate of every load after its search that missed an
+/// objective. Results from older versions are unchanged.
 pub(crate) fn respect_levels(result: &mut CapacityResult, runs: &[Run]) {
     let objectives: Vec<Objective> = result
         .settings
@@ -41,8 +41,9 @@ pub(crate) fn respect_levels(result: &mut CapacityResult, runs: &[Run]) {
     }
 }
 
-/// Lowers the lower bound of a result to the highest rate that met all objectives and is lower than
-/// every load that did not. Without such a rate, the result has no lower bound.
+/// If a load at or below the lower bound of a result missed, lowers the bound to the highest rate
+/// that passed and is below the lowest rate that missed. If there is no such rate, the lowest rate
+/// that missed becomes an upper bound, and the interval is dropped.
 fn lower(result: &mut CapacityResult, levels: &[Level]) {
     let bound_per_s = match result.bound {
         None => result.low,

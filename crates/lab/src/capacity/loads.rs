@@ -173,7 +173,7 @@ const LEVEL_SHARE: f64 = 1.0 / 30.0;
 /// Minimum value, in seconds, of the limit that [`LEVEL_SHARE`] sets. It applies to small budgets.
 const SHORTEST_LEVEL_S: f64 = 0.5;
 
-/// Transient of a trial that is to prove a rate, as a share of its judged time.
+/// Transient of a proof trial, as a share of its judged time.
 const PROOF_TRANSIENT: f64 = 0.1;
 
 /// Minimum response time at which a request can count as slow, as a share of the objective's limit.
@@ -240,7 +240,8 @@ impl<'a> LoadLengths<'a> {
         design_effect(&passed).or(self.earlier_effect)
     }
 
-    /// Returns how the requests in flight changed during consecutive parts of 100 ms.
+    /// Returns the answered rate and the growth of the requests in flight over consecutive parts of
+    /// 100 ms.
     pub fn flow(&self, rows: &[FlowRow]) -> Option<TrialFlow> {
         flow(rows, needed_share(self.objectives))
     }
@@ -286,8 +287,8 @@ impl<'a> LoadLengths<'a> {
         (length, required_s)
     }
 
-    /// Returns the length of a trial that is to prove a rate in `available_s` seconds, and the
-    /// precision of such a trial.
+    /// Returns the length of a proof trial that takes `available_s` seconds, and its statistical
+    /// power.
     pub fn proof(&self, rate_per_s: f64, available_s: f64) -> (TrialLength, ProofPower) {
         let effect = self.design_effect().unwrap_or(1.0);
         let judged_s = available_s * (1.0 - PROOF_TRANSIENT);
@@ -312,8 +313,8 @@ impl<'a> LoadLengths<'a> {
     }
 }
 
-/// Returns the smallest share of the requests that must get an ok response, or `None` if no
-/// objective limits it for all requests.
+/// Returns the minimum share of ok responses that the strictest objective requires, or `None` if no
+/// objective on all requests limits errors or goodput.
 fn needed_share(objectives: &[Objective]) -> Option<f64> {
     let shares = objectives
         .iter()
@@ -338,15 +339,15 @@ fn flow(rows: &[FlowRow], needed_share: Option<f64>) -> Option<TrialFlow> {
     trial_flow(rows, PART_S, needed_share.unwrap_or(1.0))
 }
 
-/// Returns the response time above which a request is slow in a trial that is to prove its rate, in
-/// seconds: the middle between the response time without a queue and the objective's limit. Returns
-/// `None` if the objective does not limit a time.
+/// Returns the response time, in seconds, above which a request counts as slow in a proof trial:
+/// the midpoint between the response time without a queue and the objective's limit. Returns `None`
+/// if the objective does not limit a time.
 pub fn slow_s(objective: &Objective, idle_s: f64) -> Option<f64> {
     let limit_s = objective.time_limit_s()?;
     Some(0.5 * (idle_s.min(limit_s) + limit_s))
 }
 
-/// Returns the share of slow or failed requests that corresponds to the limit of an objective.
+/// Returns the maximum share of requests beyond the midpoint, or of failed requests.
 fn allowed_tail(objective: &Objective) -> f64 {
     let allowed = 1.0 - objective.quantile();
     match objective.time_limit_s() {
@@ -355,9 +356,8 @@ fn allowed_tail(objective: &Objective) -> f64 {
     }
 }
 
-/// Returns the shares of slow or failed requests of a trial that is to prove its rate. `parts` count
-/// the requests beyond the middle, and `beyond_limit` is the share beyond the limit of an objective
-/// on a time.
+/// Returns the tail shares of a proof trial. `parts` count requests beyond the midpoint, or failed
+/// requests. `beyond_limit` is the share beyond the time limit, if there is one.
 pub fn tail_shares(
     objective: &Objective,
     parts: &[TrialRow],
@@ -368,7 +368,7 @@ pub fn tail_shares(
     if requests == 0 {
         return Vec::new();
     }
-    // Requests beyond the limit are at most as correlated as those beyond the middle.
+    // Requests beyond the limit are at most as correlated as those beyond the midpoint.
     let effect = design_effect(&[parts.to_vec()]).unwrap_or(1.0);
     let tail = |share: f64, allowed| TailShare {
         share,
@@ -442,7 +442,7 @@ pub struct MeasuredTrial {
     /// Parts of 100 ms. If the strictest objective limits failures rather than times, failed
     /// requests count as slow. Otherwise, ok responses after the plan's deadline count as slow.
     pub parts: Vec<TrialRow>,
-    /// How the requests in flight changed; `None` if the judged part is too short.
+    /// Answered rate and growth of the requests in flight; `None` if the judged part is too short.
     pub flow: Option<TrialFlow>,
     /// Mean number of CPUs that the server used; `None` if unknown.
     pub server_cpus: Option<f64>,

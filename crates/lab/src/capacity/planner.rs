@@ -9,14 +9,14 @@ use super::searches::{CapacitySearches, MOST_TRIALS, NextTrial, ProofState};
 /// Rates of the loads after the search, as shares of the capacity.
 pub const LEVELS: [f64; 5] = [0.5, 0.8, 0.95, 1.0, 1.05];
 
-/// Share of the budget that is kept for trials that prove a rate, if the trials are too short.
+/// Share of the budget that is kept for proof trials, if the other trials are too short.
 const PROOF_SHARE: f64 = 0.5;
 
-/// Share of the remaining time that one such trial uses. The rest is for the next one, in case that
-/// the trial does not prove its rate.
+/// Share of the remaining time that a proof trial uses. The rest is for another proof trial if this
+/// one does not prove its rate.
 const ATTEMPT_SHARE: f64 = 0.4;
 
-/// Minimum time for such a trial, as a share of the budget.
+/// Minimum time for a proof trial, as a share of the budget.
 const LEAST_ATTEMPT: f64 = 0.05;
 
 /// Chooses the trials of a search and their lengths. Does no I/O, so that simulations can use it.
@@ -28,8 +28,8 @@ pub struct TrialPlanner<'a> {
 }
 
 impl<'a> TrialPlanner<'a> {
-    /// Continues a search after the trials that were recorded before. `tries_overload` is false if
-    /// no overload can be sent.
+    /// Starts a search, or resumes it after `trials`. `tries_overload` is false if no overload can
+    /// be sent.
     pub fn new(
         settings: &CapacityPlan,
         trials: &[CapacityTrial],
@@ -111,8 +111,7 @@ impl<'a> TrialPlanner<'a> {
         self.lengths.add_passed(parts);
     }
 
-    /// Returns the trial that is to prove a lower bound, if one is needed and fits into the time
-    /// that is left.
+    /// Returns the next proof trial, if one is needed and fits into the remaining time.
     fn proof(&self, left_s: f64) -> Option<PlannedTrial> {
         let capacity_per_s = self.searches.estimate()?.rate_per_s;
         if left_s < self.least_proof_s() {
@@ -125,7 +124,7 @@ impl<'a> TrialPlanner<'a> {
         Some(planned(next, capacity_per_s, (length, None)))
     }
 
-    /// Returns the minimum time for a trial that is to prove a lower bound, in seconds.
+    /// Returns the minimum time for a proof trial, in seconds.
     fn least_proof_s(&self) -> f64 {
         OVERHEAD_S + LEAST_ATTEMPT * self.budget_s
     }
@@ -136,8 +135,8 @@ impl<'a> TrialPlanner<'a> {
         planned(next, estimate.unwrap_or(next.rate_per_s), length)
     }
 
-    /// Returns the time that the loads after the search need, in seconds. Before there is an
-    /// estimate of the capacity, the rate of the next trial stands for it.
+    /// Returns the time that the loads after the search need, in seconds. Until there is an
+    /// estimate of the capacity, the rate of the next trial is used instead.
     fn levels_s(&self, next: Option<NextTrial>) -> f64 {
         let estimate = self.searches.estimate().map(|estimate| estimate.rate_per_s);
         let rate_per_s = estimate.or(next.map(|next| next.rate_per_s));

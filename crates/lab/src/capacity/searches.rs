@@ -22,8 +22,8 @@ pub const RECOVERY_SHARE: f64 = 0.9;
 /// client has already sent at a higher rate.
 const CERTAIN_SHARE: f64 = 0.25;
 
-/// Rate of an overload that shows what the server answers at most, as a multiple of the highest
-/// answered rate so far.
+/// Rate of the overload that measures the ceiling, as a multiple of the highest answered rate so
+/// far.
 const SHORT_OVERLOAD: f64 = 1.5;
 
 /// Ratio of the bounds of an interval above which short trials continue although a proof is needed.
@@ -64,14 +64,14 @@ struct SearchState {
     /// The second search, if the server does not recover.
     falling: Option<CapacitySearch>,
     proofs: Proofs,
-    /// Whether a trial has tried to prove a rate.
+    /// Whether a proof trial has run.
     proves: bool,
-    /// Whether a trial that can be followed by a proof was shorter than required.
+    /// Whether a trial that started from idle and has a measured flow was shorter than required.
     has_short_trials: bool,
-    /// Longest judged time of such a trial, in seconds.
+    /// Longest judged time of such a trial, in seconds. Proof trials do not count.
     longest_s: f64,
-    /// Smallest ratio of judged time to required time among the trials that no proof can follow:
-    /// those after an overload, and those of older versions.
+    /// Smallest ratio of judged time to required time among the other trials: those after an
+    /// overload, and those without a measured flow (such as trials from older versions).
     shortest_share: f64,
 }
 
@@ -134,8 +134,8 @@ impl CapacitySearches {
         }
     }
 
-    /// Returns the next trial of the search for the capacity of a load that rises from idle, or
-    /// `None` if its result is as precise as requested.
+    /// Returns the next trial of the search with a load that rises from idle, or `None` if this
+    /// search has ended.
     pub fn next_rising(&self) -> Option<NextTrial> {
         next_trial(TrialStart::Idle, self.state.rising.next())
     }
@@ -156,8 +156,8 @@ impl CapacitySearches {
         }
     }
 
-    /// Returns whether the trials are too short: for the percentile, or to forget that they started
-    /// without a queue.
+    /// Returns whether the trials are too short: for the precision of the objective, or for the
+    /// queue to reach its steady state. Stays true after a proof trial.
     fn needs_proof(&self) -> bool {
         let state = &self.state;
         if state.proves || state.has_short_trials {
@@ -171,7 +171,8 @@ impl CapacitySearches {
         state.longest_s > 0.0 && self.estimate().is_some_and(is_near_ceiling)
     }
 
-    /// Returns an overload that shows what the server answers at most, if this is not known yet.
+    /// Returns an overload that measures the ceiling, if a proof needs it, the server kept up with
+    /// every trial, and no trial had such a rate.
     pub fn next_overload(&self) -> Option<NextTrial> {
         let most = self.ceiling.answered_per_s()?;
         let rate_per_s = SHORT_OVERLOAD * most;
@@ -186,7 +187,7 @@ impl CapacitySearches {
         })
     }
 
-    /// Returns the trial that is to prove a lower bound, if one is needed and possible.
+    /// Returns the next proof trial, if one is needed and possible.
     pub fn next_proof(&self, power: ProofPower) -> Option<NextTrial> {
         let proofs = &self.state.proofs;
         let finding = self.ceiling.limit(self.state.rising.finding());
@@ -225,14 +226,15 @@ impl CapacitySearches {
         }
     }
 
-    /// Returns what the trials of the load that rises from idle show. No rate of the finding
-    /// exceeds the ceiling, and if the trials are too short, the lower bound is a proved rate.
+    /// Returns the finding for a load that rises from idle, limited by the ceiling. If the trials
+    /// are too short, the lower bound of a capacity is a proved rate.
     fn finding(&self) -> CapacityFinding {
         let state = &self.state;
         let finding = self.ceiling.limit(state.rising.finding());
         let finding = finding.with_short_trials(state.shortest_share);
         if self.needs_proof() {
-            // The proved rate may exceed the answered rate by the counting error.
+            // Without a proof, the upper end of the interval becomes the rate, which must not
+            // exceed the ceiling.
             self.ceiling
                 .limit(state.proofs.limit(finding, &self.ceiling))
         } else {
@@ -285,7 +287,7 @@ impl SearchState {
         if trial.purpose == TrialPurpose::Prove {
             self.proves = true;
             let is_pass = trial.outcome == TrialOutcome::Pass;
-            // A trial that was void or disturbed is repeated at the same rate.
+            // A void trial or a disturbed miss is no evidence against its rate.
             if is_pass || trial.outcome == TrialOutcome::Miss && !is_disturbed {
                 self.proofs.record(ProofTrial {
                     rate_per_s,
@@ -524,8 +526,8 @@ mod tests {
         }
     }
 
-    /// Returns a trial at a rate, of which the server answers at most 400/s. Its queue grows, but it
-    /// is too short for a slow request.
+    /// Returns a passed trial on a server that answers at most 400/s. At higher rates, the queue
+    /// grows, but the trial ends before a request is slow.
     fn short_trial(rate_per_s: f64, growth_error_per_s: f64) -> CapacityTrial {
         let per_s = rate_per_s.min(400.0);
         CapacityTrial {

@@ -157,14 +157,15 @@ fn trials(result: &CapacityResult) -> String {
 /// Maximum difference between rates that are shown as equal, as a share.
 const SAME_RATE: f64 = 0.005;
 
-/// The trial that shows best which objective the server misses first.
+/// The trial that best shows which objective the server misses first.
 #[derive(Debug, Clone, Copy)]
 enum FirstMiss<'a> {
     /// A trial above the capacity, or one that shows an upper bound.
     Above(&'a CapacityTrial),
-    /// A trial within the interval of the capacity. There is none above.
+    /// A trial within the interval. No trial above the capacity missed.
     Within(&'a CapacityTrial),
-    /// A trial below the capacity, which missed by chance. There is no other.
+    /// A trial below the interval or bound, which missed by chance. No trial at a higher rate
+    /// missed.
     Below(&'a CapacityTrial),
 }
 
@@ -174,8 +175,8 @@ impl<'a> FirstMiss<'a> {
         let trials = result.trials.iter();
         let misses = trials
             .filter(|trial| trial.outcome == TrialOutcome::Miss && trial.start == TrialStart::Idle);
-        // If the capacity fell during the search, all trials count equally. If only an upper bound
-        // is known, the trials near it missed.
+        // If the capacity changed during the search, all trials count equally. If only an upper
+        // bound is known, the trials near it missed.
         let lowest = match (result.finding, result.bound) {
             (CapacityKind::NotStationary, _) => 0.0,
             (_, Some(CapacityBound::Upper)) => per_s * (1.0 - SAME_RATE),
@@ -222,7 +223,7 @@ fn failure(record: &Record, result: &CapacityResult) -> Vec<TextLine> {
     {
         lines.push(cause);
         let mut verdict = verdict.clone();
-        // A server that answered more is not limited to this rate.
+        // Drop an upper bound that the server has exceeded.
         let answered = result.answered_per_s.unwrap_or(0.0);
         verdict.limit_per_s = verdict.limit_per_s.filter(|limit| *limit >= answered);
         lines.extend(verdict::evidence(&verdict));
@@ -235,7 +236,8 @@ fn limited_run<'a>(record: &'a Record, result: &CapacityResult) -> Option<&'a Ru
     match (result.finding, result.bound) {
         // If no rate meets the objectives, the load over a single connection shows why.
         (CapacityKind::Never, _) => record.runs.iter().find(|run| run.plan.connections == 1),
-        // The last load has the highest rate. With a bound, no load is above the capacity.
+        // If only a bound is known, take the last load, which has the highest rate. It may be below
+        // the capacity.
         (_, Some(_)) => open_runs(record).next_back(),
         // The closed model shows what limits a server that kept up with each of the short loads.
         _ => {
@@ -249,8 +251,8 @@ fn limited_run<'a>(record: &'a Record, result: &CapacityResult) -> Option<&'a Ru
     }
 }
 
-/// Returns the objectives that a trial missed, with their figures, or that the server did not keep
-/// up.
+/// Returns the objectives that a trial missed, with their figures. If it missed none, returns the
+/// answered rate.
 fn missed(trial: &CapacityTrial) -> String {
     let missed = trial.missed();
     let objectives = joined(
@@ -803,7 +805,7 @@ mod tests {
     use super::*;
     use crate::fixture::{self, capacity as searched};
 
-    /// Returns a result with trials at some rates that missed.
+    /// Returns a result whose trials at `rates` missed.
     fn with_misses(finding: CapacityKind, rates: &[f64]) -> CapacityResult {
         let mut result = searched(finding);
         let miss = result.trials[1].clone();

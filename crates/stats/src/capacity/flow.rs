@@ -1,4 +1,5 @@
-//! Whether a server keeps up with a trial, and the highest rate that it was seen to answer.
+//! Tests whether a server keeps up with a trial, and tracks the highest rate that the server
+//! answered.
 
 use floodmark_record::capacity::{AnsweredRate, TrialFlow};
 
@@ -19,8 +20,8 @@ pub struct FlowRow {
 /// Minimum number of parts for a standard error.
 const FEWEST_ROWS: usize = 5;
 
-/// Requests by which the count in a period can be wrong, because a period starts and ends between
-/// two responses.
+/// Minimum standard error of a count, in requests. A period can start and end between two
+/// responses.
 const EDGES: f64 = 2.0;
 
 /// Minimum ratio of a difference to its standard error at which a server does not keep up. With the
@@ -34,13 +35,13 @@ const MOST_EXCESS: f64 = 1.02;
 /// Number of standard errors by which an offered rate may exceed the highest answered rate.
 const COUNTING_ERRORS: f64 = 2.0;
 
-/// Returns how the requests in flight changed during consecutive parts of `part_s` seconds.
-/// `needed_share` is the share of the requests that must be answered. Returns `None` for fewer than
-/// five parts.
+/// Returns the answered rate and the growth of the requests in flight over consecutive parts of
+/// `part_s` seconds. The answered rate is divided by `needed_share`, the minimum share of answered
+/// requests. Returns `None` for fewer than five parts.
 ///
 /// The standard errors are those of the means of autocorrelated parts (initial monotone sequence,
-/// Geyer 1992). The arrivals are known, so their random variation does not count as growth: each
-/// request that arrived and did not end is in flight.
+/// Geyer 1992). Growth is computed from the actual arrivals instead of the offered rate, so random
+/// variation of the arrival rate is not mistaken for growth.
 #[must_use]
 pub fn trial_flow(rows: &[FlowRow], part_s: f64, needed_share: f64) -> Option<TrialFlow> {
     if rows.len() < FEWEST_ROWS {
@@ -80,14 +81,14 @@ fn keeps_up(flow: &TrialFlow, offered_per_s: f64) -> bool {
         && flow.growth_per_s <= EVIDENT * flow.growth_error_per_s
 }
 
-/// Length of a trial that forgets its empty start, in times in which the variation of the queue is
-/// as large as the change that a load below the throughput capacity causes.
+/// Length of a trial in which the queue reaches its steady state, in multiples of σ²/gap²; see
+/// [`Ceiling::gap_per_s`]. This length is five relaxation times.
 const RELAXATIONS: f64 = 10.0;
 
-/// The highest rate that a server answered in any load. A capacity cannot exceed it.
+/// The highest rate that a server answered in the closed model or in a trial.
 ///
-/// This is the only place that limits findings, so that no rate of a result exceeds what the server
-/// was seen to do.
+/// [`Ceiling::limit`] limits findings to this rate. Only the upper end of an interval may exceed
+/// it, by at most 2 %.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Ceiling {
     /// Rates that the server answered while it kept up, or in the closed model.
@@ -120,9 +121,10 @@ impl Ceiling {
         }
     }
 
-    /// Returns whether the server can have sustained a trial at an offered rate in requests per
-    /// second. A queue that grows slowly is not evident in one trial. Once another load has shown
-    /// what the server answers at most, higher rates are not sustained either.
+    /// Returns whether the server may have sustained a trial at an offered rate in requests per
+    /// second. A single trial may not reveal a queue that grows slowly. Once a trial has overloaded
+    /// the server, rates that exceed the answered rate by more than two standard errors therefore
+    /// count as not sustained.
     #[must_use]
     pub fn sustains(&self, offered_per_s: f64, flow: &TrialFlow) -> bool {
         let is_possible =
@@ -144,13 +146,14 @@ impl Ceiling {
         self.highest().map(|highest| highest.per_s)
     }
 
-    /// Returns the difference from the throughput capacity that a rate must have, so that a trial of
-    /// `length_s` seconds forgets that it started without a queue. `None` if no answered rate is
-    /// known.
+    /// Returns how far a rate must be below the answered rate, in requests per second, so that the
+    /// queue reaches its steady state in a trial of `length_s` seconds. Returns `None` if no
+    /// answered rate is known.
     ///
-    /// In heavy traffic, the queue is a Brownian motion that is reflected at 0. Its relaxation time
-    /// is the variance of arrivals and responses per second, divided by the square of this
-    /// difference (Kingman 1962, "On queues in heavy traffic").
+    /// In heavy traffic, the queue behaves like a reflected Brownian motion. Its relaxation time is
+    /// 2σ²/gap², where σ² is the variance of arrivals and responses per second (Abate & Whitt 1987,
+    /// "Transient behavior of regulated Brownian motion, I"). The returned gap makes `length_s` ten
+    /// times σ²/gap², that is, five relaxation times.
     #[must_use]
     pub fn gap_per_s(&self, length_s: f64) -> Option<f64> {
         let per_s = self.answered_per_s()?;
@@ -167,9 +170,9 @@ impl Ceiling {
         Some((RELAXATIONS * (per_s + of_responses) / length_s).sqrt())
     }
 
-    /// Returns the highest answered rate. Loads that were not kept up with are pooled, because the
-    /// highest of many counts is too high by chance. A rate that was clearly answered above their
-    /// mean counts, too: a server can become slower in an overload.
+    /// Returns the highest answered rate. Overloads are pooled, because the maximum of many counts
+    /// is biased upward. A rate that is clearly above the pooled rate also counts, because a server
+    /// can become slower in an overload. If there was an overload, other rates are ignored.
     fn highest(&self) -> Option<Highest> {
         let most = |rates: &mut dyn Iterator<Item = &AnsweredRate>| {
             rates.fold(None, |highest: Option<Highest>, of| {
@@ -196,8 +199,8 @@ impl Ceiling {
         most(&mut higher)
     }
 
-    /// Returns a finding none of whose rates exceeds the highest answered rate. The upper end of an
-    /// interval may exceed it by its counting error, but by at most 2 %.
+    /// Limits the rates of a finding to the highest answered rate. Only the upper end of an
+    /// interval may exceed this rate, by its counting error but at most 2 %.
     #[must_use]
     pub fn limit(&self, finding: CapacityFinding) -> CapacityFinding {
         let highest = self.highest().unwrap_or(Highest {
@@ -243,7 +246,7 @@ impl Ceiling {
     }
 }
 
-/// Returns the mean of several answered rates, weighted by the inverse squares of their errors.
+/// Returns the inverse-variance weighted mean of answered rates, or `None` if there are none.
 fn pooled(rates: &[AnsweredRate]) -> Option<AnsweredRate> {
     let weight = |of: &AnsweredRate| of.error_per_s.powi(-2);
     let weights: f64 = rates.iter().map(weight).sum();
@@ -265,8 +268,8 @@ mod tests {
     /// Number of parts before the judged time.
     const TRANSIENT: usize = 2;
 
-    /// Returns the flow of a pool of 8 permits that needs 20 ms per request, after `parts` parts of
-    /// Poisson arrivals at a rate.
+    /// Returns the flow of a pool of 8 permits that needs 20 ms per request, in `parts` parts with
+    /// Poisson arrivals at `rate_per_s`. The parts follow a transient.
     fn pool(seed: u64, rate_per_s: f64, parts: usize) -> TrialFlow {
         let mut random = Normal::new(seed);
         let mut rows = vec![FlowRow::default(); TRANSIENT + parts];

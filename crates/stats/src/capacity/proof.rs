@@ -1,8 +1,8 @@
 //! Long trials that prove a lower bound if the other trials are too short.
 //!
-//! A queue that is almost as fast as its requests arrive needs many seconds to grow. Short trials
-//! start with an empty queue, so they pass at rates that the server cannot sustain. Their posterior
-//! is then an upper bound only.
+//! If requests arrive about as fast as the server handles them, the queue needs many seconds to
+//! grow. Short trials start with an empty queue, so they pass at rates that the server cannot
+//! sustain. Their posterior therefore gives only an upper bound.
 
 use floodmark_record::capacity::TailShare;
 
@@ -12,16 +12,18 @@ use super::{CapacityEstimate, CapacityFinding, Ceiling};
 /// interval is then 2.5 %.
 const FIRST_SHARE: f64 = 0.95;
 
-/// Highest rate to prove after a trial proved nothing, as a share of the rate of this trial. The
-/// factor is applied once per trial, because each trial is shorter than the one before it.
+/// Factor that lowers the rate while no rate is proved. After n proof trials, the next rate is at
+/// most `FALL`ⁿ times the lowest unproved rate, because each trial is shorter than the previous
+/// one.
 const FALL: f64 = 0.95;
 
-/// Lowest rate to prove first, as a share of the estimate.
+/// Minimum rate to prove, as a share of the estimate.
 const LEAST_SHARE: f64 = 0.3;
 
-/// Ratio of the upper bound to the proved rate above which a higher rate is tried, and least ratio
-/// of that rate to the proved one.
+/// Minimum ratio of the upper bound to the proved rate for which a higher rate is tried.
 const WIDE: f64 = 1.06;
+
+/// Minimum ratio of this higher rate to the proved rate.
 const LEAST_RISE: f64 = 1.02;
 
 /// Number of trials after which a proved rate is not raised.
@@ -30,14 +32,14 @@ const MOST_TRIALS: usize = 2;
 /// Number of standard errors by which a share must be below the allowed share.
 const ERRORS: f64 = 2.0;
 
-/// Share that is expected in a trial that is to prove its rate, plus its errors, as a share of the
-/// allowed share.
+/// Target for the sum of the expected share and [`ERRORS`] standard errors when a proof trial is
+/// planned, relative to the allowed share.
 const EXPECTED: f64 = 0.7;
 
-/// The precision of a trial that is to prove a rate.
+/// Statistical power of a proof trial.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ProofPower {
-    /// Share of requests that corresponds to the limit of the objective; see [`TailShare`].
+    /// Maximum share of requests beyond the midpoint, or of failed requests; see [`TailShare`].
     pub allowed: f64,
     /// Number of independent requests.
     pub independent: f64,
@@ -46,8 +48,8 @@ pub struct ProofPower {
 }
 
 impl ProofPower {
-    /// Returns the power of the allowed share to which the share must fall, so that a trial is
-    /// likely to prove its rate.
+    /// Returns the exponent e for which a trial with a true share of `allowed`ᵉ is likely to prove
+    /// its rate. At most about 8.
     fn exponent(self) -> f64 {
         const STEP: f64 = 1.05;
         const MOST: f64 = 8.0;
@@ -64,7 +66,7 @@ impl ProofPower {
     }
 }
 
-/// A trial that tried to prove its rate.
+/// A proof trial.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProofTrial {
     /// Offered rate in requests per second.
@@ -73,29 +75,31 @@ pub struct ProofTrial {
     pub judged_s: f64,
     /// Whether the trial met its objectives and was sustained.
     pub is_pass: bool,
-    /// The measured shares, beyond the middle and beyond the limit; empty if the objective applies
-    /// to one request of a mix.
+    /// Shares of requests beyond the midpoint and beyond the limit, or of failed requests; empty if
+    /// the objective applies to one request of a mix.
     pub tail: Vec<TailShare>,
 }
 
 impl ProofTrial {
-    /// Returns whether the trial proves its rate. The share of slow requests must be below the
-    /// allowed share by two standard errors, and the trial must be long enough to forget that it
-    /// started without a queue.
+    /// Returns whether the trial proves its rate: it passed, each share is at least two standard
+    /// errors below the allowed share, and the trial was long enough for the queue to reach its
+    /// steady state.
     fn is_proof(&self, ceiling: &Ceiling) -> bool {
         let is_below = |of: &TailShare| of.share + ERRORS * of.error <= of.allowed;
         let most = ceiling.answered_per_s().unwrap_or(f64::INFINITY);
         let gap = ceiling.gap_per_s(self.judged_s).unwrap_or(0.0);
-        // The gap changes a little with each trial, so the rate was chosen with a margin.
+        // The gap changes slightly with each trial, so 90 % of the gap is enough here.
         let is_long_enough = self.rate_per_s <= most - gap * GAP_MARGIN;
         self.is_pass && is_long_enough && self.tail.iter().all(is_below)
     }
 
-    /// Returns the rate at which the share would equal the allowed one, given the throughput
-    /// capacity. The logarithm of the share is proportional to the distance from it. `errors` is
-    /// the number of standard errors to subtract from the measured share.
+    /// Returns the rate at which the first share would equal the allowed share, or `None` if this
+    /// rate is unknown. The logarithm of the share is proportional to the distance between the rate
+    /// and the answered rate, `most_per_s`. `errors` is the number of standard errors to subtract
+    /// from the measured share.
     fn capacity_per_s(&self, most_per_s: f64, errors: f64) -> Option<f64> {
-        /// Maximum share for which a rate below the throughput capacity is plausible.
+        /// Upper limit for the share. As the share approaches 1, its logarithm approaches 0 and the
+        /// gap becomes infinite.
         const MOST_SHARE: f64 = 0.9;
         let tail = self.tail.first()?;
         let share = (tail.share - errors * tail.error).min(MOST_SHARE);
@@ -107,10 +111,10 @@ impl ProofTrial {
     }
 }
 
-/// Share of the required gap that is enough when a trial is judged.
+/// Minimum gap for a proof, as a share of the gap with which its rate was chosen.
 const GAP_MARGIN: f64 = 0.9;
 
-/// The trials that tried to prove a rate.
+/// The proof trials of a search.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Proofs {
     trials: Vec<ProofTrial>,
@@ -122,8 +126,8 @@ impl Proofs {
         self.trials.push(trial);
     }
 
-    /// Returns the highest proved rate in requests per second. All trials at lower rates proved them,
-    /// too.
+    /// Returns the highest proved rate in requests per second. A rate does not count if a trial at
+    /// the same or a lower rate did not prove its rate.
     #[must_use]
     pub fn proved_per_s(&self, ceiling: &Ceiling) -> Option<f64> {
         let limit = self.unproved_per_s(ceiling).unwrap_or(f64::INFINITY);
@@ -138,12 +142,13 @@ impl Proofs {
         unproved.map(|trial| trial.rate_per_s).reduce(f64::min)
     }
 
-    /// Returns the rate to prove next, in requests per second, or `None` if the interval above the
-    /// proved rate is narrow or nothing is known.
+    /// Returns the rate to prove next, in requests per second. Returns `None` if there is no
+    /// estimate yet, or if another trial is not worthwhile.
     ///
-    /// The share of requests that wait for longer than a limit falls exponentially with the
-    /// distance from the throughput capacity (Kingman 1962, "On queues in heavy traffic"). The rate
-    /// is so far below the throughput capacity that a trial is likely to prove it.
+    /// In heavy traffic, the share of requests that wait for longer than a limit falls
+    /// exponentially with the distance from the answered rate (Kingman 1962, "On queues in heavy
+    /// traffic"). The returned rate is so far below the answered rate that a trial is likely to
+    /// prove it.
     #[must_use]
     pub fn next(
         &self,
@@ -173,7 +178,7 @@ impl Proofs {
         let unproved = self.unproved_per_s(ceiling);
         match (proved, unproved) {
             (Some(proved), _) => {
-                // A second attempt to raise the bound would succeed by chance more often.
+                // With several attempts to raise the bound, one would too often succeed by chance.
                 let is_worthwhile = self.trials.len() < MOST_TRIALS
                     && unproved.is_none_or(|unproved| likely < unproved)
                     && high_per_s > WIDE * proved
@@ -202,15 +207,17 @@ impl Proofs {
         )
     }
 
-    /// Returns a finding whose lower bound is the proved rate. Without a proved rate, the finding is
-    /// only an upper bound.
+    /// Replaces the lower bound of a capacity, or of the rising capacity of hysteresis, by the
+    /// proved rate. Without a proved rate, a capacity becomes an upper bound, and hysteresis is
+    /// unchanged. Other findings, such as lower bounds, are always unchanged.
     #[must_use]
     pub fn limit(&self, finding: CapacityFinding, ceiling: &Ceiling) -> CapacityFinding {
         let high = self.high_per_s(ceiling).unwrap_or(0.0);
         let estimate = |mut of: CapacityEstimate, low: f64| {
             of.interval.low = low;
             of.interval.high = of.interval.high.max(low).max(high);
-            // Short trials pass at too high rates, so their median is only an upper bound.
+            // Short trials pass at rates that are too high, so the median of their posterior is
+            // only an upper bound.
             of.rate_per_s = (low * of.interval.high).sqrt().min(of.rate_per_s.max(low));
             of
         };
@@ -260,7 +267,7 @@ mod tests {
         judged_s: 10.0,
     };
 
-    /// Returns a trial at a rate with a share of slow requests, of which 10 % are allowed.
+    /// Returns a trial with the given rate and share of slow requests. The allowed share is 10 %.
     fn trial(rate_per_s: f64, share: f64) -> ProofTrial {
         ProofTrial {
             rate_per_s,
@@ -358,8 +365,8 @@ mod tests {
 
     #[test]
     fn the_share_of_a_trial_shows_how_far_to_fall() {
-        // The share grew to the square root of the allowed share at 300/s, so it is the allowed
-        // share at twice the distance from 400/s.
+        // At 300/s, the share is the square root of the allowed share. It therefore equals the
+        // allowed share at twice the distance from 400/s: at 200/s.
         let proofs = proofs(&[trial(300.0, 0.1f64.sqrt())]);
         let next = proofs.next(&found(310.0), &reached(), POWER).unwrap();
         assert!((130.0..200.0).contains(&next), "{next}");

@@ -1,5 +1,6 @@
-//! Searches of one minute on simulated servers. The trials are planned, judged and evaluated by the
-//! code of `floodmark capacity`; only the server and the clock are simulated.
+//! Searches of one minute on simulated servers. The code of `floodmark capacity` plans the trials
+//! and evaluates the search. The server, the clock and the objective's figures are simulated. The
+//! loads after the search are not sent.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -86,7 +87,7 @@ struct Request {
 /// A server's state within one load.
 struct Serving {
     server: LimitedServer,
-    /// Times at which the permits are free, in seconds.
+    /// Times at which the permits become free, in nanoseconds.
     free_s: BinaryHeap<Reverse<u64>>,
     tokens: f64,
     filled_s: f64,
@@ -172,8 +173,8 @@ impl LimitedServer {
         }
     }
 
-    /// Simulates Poisson arrivals that start with an idle server. Each step consists of a rate and
-    /// a length in seconds.
+    /// Simulates Poisson arrivals at a server that is idle at first. Each step consists of a rate
+    /// and a length in seconds.
     fn open(self, steps: &[(f64, f64)], random: &mut Random) -> Vec<Request> {
         let mut serving = Serving::new(self);
         let mut requests = Vec::new();
@@ -210,9 +211,10 @@ impl LimitedServer {
 
 /// Returns the capacity of a pool with fixed times, in requests per second.
 ///
-/// Every permit serves each `permits`-th request, so a request waits as long as in an E_c/D/1
-/// queue: longer than t if a random walk ever exceeds t. Its probability is computed by importance
-/// sampling (Siegmund 1976, "Importance sampling in the Monte Carlo study of sequential tests").
+/// Each permit serves every c-th request, where c is the number of permits, so a request waits as
+/// long as in an E_c/D/1 queue. It waits longer than t with the probability that a random walk ever
+/// exceeds t. Importance sampling gives this probability (Siegmund 1976, "Importance sampling in
+/// the Monte Carlo study of sequential tests").
 fn pool_capacity_per_s(permits: usize, holds_s: f64, objective: KnownObjective) -> f64 {
     let KnownObjective::ResponseTime { limit_ms, .. } = objective else {
         return permits as f64 / holds_s;
@@ -461,7 +463,8 @@ fn response_quantile(requests: &[Request], p: f64) -> Option<f64> {
     quantile(&times, p)
 }
 
-/// Returns the number of whole parts in a period, and the part of a time in it.
+/// Returns the number of whole parts in a period, and a function from a time to the index of its
+/// part.
 fn parts_of(from_s: f64, to_s: f64) -> (usize, impl Fn(f64) -> usize) {
     let count = ((to_s - from_s) / PART_S + 1e-6) as usize;
     let part = move |at_s: f64| {
@@ -490,7 +493,8 @@ fn flow_rows(requests: &[Request], from_s: f64, to_s: f64) -> Vec<FlowRow> {
     rows
 }
 
-/// Counts the slow requests in each part of a period. Without a time, failed requests are slow.
+/// Counts all requests and slow requests in each part of a period. If `slow_s` is `None`, failed
+/// requests count as slow.
 fn trial_rows(
     requests: &[Request],
     (from_s, to_s): (f64, f64),
@@ -514,7 +518,7 @@ fn trial_rows(
     rows
 }
 
-/// A server with its objective and the known answer.
+/// A row of the table: a server and its objective.
 #[derive(Debug, Clone)]
 pub struct LimitedRow {
     pub name: String,
@@ -585,8 +589,8 @@ pub struct LimitedScore {
     pub right: Proportion,
     /// Searches that found only an upper bound.
     pub upper_only: usize,
-    /// Answers above the highest rate that the server can sustain. Exponential times have no such
-    /// limit: for a second or more, the server may answer more than on average.
+    /// Results above the highest rate that the server can sustain. Not counted for exponential
+    /// service times, because the server may then exceed its mean rate for a second or more.
     pub impossible: usize,
     /// Half-widths of the intervals, as shares of the estimates.
     pub half_widths: Vec<f64>,
@@ -637,7 +641,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the statements of a result that contradict each other.
+    /// Returns the contradictions in a result.
     fn contradictions(result: &CapacityResult) -> Vec<&'static str> {
         let answered = result.answered_per_s.unwrap_or(0.0);
         let (rate, low, high) = (result.rate_per_s, result.low, result.high);
