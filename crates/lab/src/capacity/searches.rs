@@ -113,7 +113,9 @@ impl CapacitySearches {
     /// Records a trial. A trial can change the outcome of earlier trials, because it can show that
     /// the server does not sustain their rates.
     pub fn record(&mut self, trial: &CapacityTrial) {
-        if let Some(flow) = &trial.flow {
+        // In a void trial, the client may have limited the answered rate.
+        let is_void = trial.outcome == TrialOutcome::Void;
+        if let Some(flow) = trial.flow.as_ref().filter(|_| !is_void) {
             self.ceiling.add_trial(trial.rate_per_s, flow);
         }
         self.trials.push(trial.clone());
@@ -573,6 +575,19 @@ mod tests {
         searches.record(&short_trial(600.0, 2.0));
         assert_eq!(outcomes(&searches), [Pass, Miss, Miss]);
         assert!(searches.estimate().unwrap().rate_per_s <= 400.0);
+    }
+
+    #[test]
+    fn a_void_trial_does_not_lower_the_ceiling() {
+        let mut searches = CapacitySearches::new(&settings(), false);
+        searches.record(&short_trial(360.0, 2.0));
+        let mut late = short_trial(600.0, 2.0);
+        late.outcome = Void;
+        let flow = late.flow.as_mut().unwrap();
+        (flow.answered.per_s, flow.growth_per_s) = (200.0, 400.0);
+        searches.record(&late);
+        let outcomes: Vec<_> = searches.trials().iter().map(|of| of.outcome).collect();
+        assert_eq!(outcomes, [Pass, Void]);
     }
 
     #[test]
