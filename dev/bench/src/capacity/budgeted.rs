@@ -88,7 +88,7 @@ struct Request {
 struct Serving {
     server: LimitedServer,
     /// Times at which the permits become free, in nanoseconds.
-    free_s: BinaryHeap<Reverse<u64>>,
+    free_ns: BinaryHeap<Reverse<u64>>,
     tokens: f64,
     filled_s: f64,
 }
@@ -108,7 +108,7 @@ impl Serving {
         };
         Serving {
             server,
-            free_s: vec![Reverse(0); permits].into(),
+            free_ns: vec![Reverse(0); permits].into(),
             tokens,
             filled_s: 0.0,
         }
@@ -132,9 +132,9 @@ impl Serving {
                 };
             }
         };
-        let free_s = self.free_s.pop().map_or(0.0, |Reverse(at)| at as f64 / 1e9);
+        let free_s = self.free_ns.pop().map_or(0.0, |Reverse(at)| at as f64 / 1e9);
         let done_s = arrived_s.max(free_s) + time_s;
-        self.free_s.push(Reverse(ns(done_s)));
+        self.free_ns.push(Reverse(ns(done_s)));
         Request {
             arrived_s,
             done_s,
