@@ -188,12 +188,16 @@ impl Section for Head {
 fn other_protocol(bytes: &[u8]) -> Result<(), ReadError> {
     // Record type `alert`, and the major version of all TLS versions (RFC 8446, section 5.1).
     const ALERT: [Option<u8>; 2] = [Some(21), Some(3)];
-    // A short SETTINGS frame: length, type, no flags, stream 0 (RFC 9113, section 4.1).
+    // A short SETTINGS frame: length (a multiple of 6), type, no flags, stream 0 (RFC 9113, sections
+    // 4.1 and 6.5.1). No start of it contains a line feed, which would complete a line.
     const SETTINGS: [Option<u8>; 8] = {
         const ZERO: Option<u8> = Some(0);
         [ZERO, ZERO, None, Some(4), ZERO, ZERO, ZERO, ZERO]
     };
-    let is_start = |(byte, expected): (&u8, &Option<u8>)| expected.is_none_or(|e| e == *byte);
+    let is_start = |(byte, expected): (&u8, &Option<u8>)| match expected {
+        Some(expected) => byte == expected,
+        None => byte % 6 == 0,
+    };
     for (pattern, error) in [(&ALERT[..], ReadError::Tls), (&SETTINGS, ReadError::Http2)] {
         if bytes.iter().zip(pattern).all(is_start) {
             let is_complete = bytes.len() >= pattern.len();
@@ -398,6 +402,7 @@ mod tests {
             (b"\x16\x03\x03", Err(ReadError::NotHttp)),
             (b"\0\0\x12\x04\0\0\0\0\0", Err(ReadError::Http2)),
             (b"\0\0\x12\x04", Ok(())),
+            (b"\0\0\n", Err(ReadError::NotHttp)),
             (b"\r\nHTTP/1.1 200", Err(ReadError::NotHttp)),
             (b"http/1.1", Err(ReadError::NotHttp)),
             (b"HTTPS", Err(ReadError::NotHttp)),

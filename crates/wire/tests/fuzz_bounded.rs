@@ -38,3 +38,20 @@ fn reads_seeds_and_damaged_copies() {
         }
     }
 }
+
+/// The result must not depend on how reads are split, even if a line feed or the end of the bytes
+/// comes before it is clear which protocol the server speaks.
+#[test]
+fn reads_other_protocols_at_any_split() {
+    for start in [
+        &b"\x15\x03\x01\0\x02\x02\x28"[..],
+        b"\0\0\x12\x04\0\0\0\0\0",
+    ] {
+        for length in 0..=start.len() {
+            for end in [&b""[..], b"\n", b"\n 2\0@e", b"\r\n\r\n"] {
+                check(&[&start[..length], end].concat());
+            }
+        }
+    }
+    check(b"\0\0\n 2\0@e");
+}

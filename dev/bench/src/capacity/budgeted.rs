@@ -132,7 +132,10 @@ impl Serving {
                 };
             }
         };
-        let free_s = self.free_ns.pop().map_or(0.0, |Reverse(at)| at as f64 / 1e9);
+        let free_s = self
+            .free_ns
+            .pop()
+            .map_or(0.0, |Reverse(at)| at as f64 / 1e9);
         let done_s = arrived_s.max(free_s) + time_s;
         self.free_ns.push(Reverse(ns(done_s)));
         Request {
