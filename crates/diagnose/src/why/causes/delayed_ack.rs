@@ -34,6 +34,10 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
         let delayed = per_s(delayed);
         return ruled_out(format!("only {delayed} delayed ACKs (DelayedACKs)"));
     }
+    // Requests that mostly wait for something else would be little faster without the delay.
+    let is_minor = times
+        .mean
+        .is_some_and(|mean| DELAYED_ACK_US.start < MOST * mean);
     let counter = match delayed {
         None => {
             "delayed ACKs: not measured (a pause of 40 ms in the server looks the same)".to_owned()
@@ -45,7 +49,7 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
         ),
     };
     Candidate::new(
-        EvidenceRank::Counted,
+        EvidenceRank::Counted.unless_minor(is_minor),
         "the second part of each response waits 40 ms for the acknowledgement of the first (Nagle's algorithm and delayed ACK)",
         [
             format!("service time: p50 {median}, p90 {p90}"),
