@@ -24,6 +24,13 @@ pub struct Verdict {
     pub costs: Vec<CostShare>,
     /// Confidence in the cause.
     pub confidence: Confidence,
+    /// Estimated probability that the cause is right, from 0 to 1; null if the cause is `unknown`,
+    /// and in records from older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probability: Option<f64>,
+    /// The second most likely cause of a `possible` verdict; null if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runner_up: Option<RunnerUp>,
     /// One-line explanation of the cause, including figures from this run.
     pub summary: String,
     /// What the requests in flight were waiting for, step by step; the last step is the limit.
@@ -121,17 +128,50 @@ pub struct Gain {
     pub basis: String,
 }
 
+/// The second most likely cause.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunnerUp {
+    /// The cause.
+    pub cause: Cause,
+    /// The measurement that decides between this cause and the verdict's cause.
+    pub measurement: String,
+}
+
 /// Confidence in a cause.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Confidence {
     /// Not enough evidence.
     Unknown,
-    /// The evidence is consistent, but no perturbation confirmed the cause.
+    /// The probability is at least 60 %.
+    Possible,
+    /// The probability is at least 90 %.
     Likely,
     /// Perturbations changed throughput as the cause predicts, or the cause is `errors` and every
     /// request failed.
     Proven,
+}
+
+impl Confidence {
+    /// Minimum probability of a likely cause.
+    pub const LIKELY: f64 = 0.9;
+
+    /// Minimum probability of a possible cause.
+    pub const POSSIBLE: f64 = 0.6;
+
+    /// Returns the confidence in a cause with the given probability.
+    #[must_use]
+    pub fn of(probability: f64) -> Self {
+        if probability >= Self::LIKELY {
+            Self::Likely
+        } else if probability >= Self::POSSIBLE {
+            Self::Possible
+        } else {
+            Self::Unknown
+        }
+    }
 }
 
 /// Mean number of requests at each place in the system.

@@ -49,6 +49,8 @@ pub(super) fn verdict(cause: Cause, held: f64) -> Verdict {
         also: Vec::new(),
         costs: Vec::new(),
         confidence: Confidence::Likely,
+        probability: None,
+        runner_up: None,
         summary: "a summary".to_owned(),
         path: vec![PathStep::new(kind, Actor::Server, "").with_waiting(held)],
         limit_per_s: None,

@@ -121,7 +121,7 @@ fn a_saturated_agent_refers_to_another_cause() {
     case.run.agents = agents;
     case.run.agents[1].validity.status = Status::Bound;
     case.run.agents[1].validity.reasons = vec!["the server may be faster".into()];
-    case.run.verdict = crate::why::verdict(&case.run, &crate::why::tests::machine());
+    case.run.verdict = crate::why::tests::verdict(&case.run, &crate::why::tests::machine());
     let judged = case.judge();
     assert_eq!(judged.status, Status::Bound);
     assert_eq!(judged.reasons.len(), 1);

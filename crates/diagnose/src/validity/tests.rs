@@ -164,7 +164,7 @@ fn a_saturated_client_refers_to_another_cause() {
     let mut case = Case::good(closed());
     case.run = run_with(3.98, 3.0, 0.8);
     case.run.client.threads = vec![thread(0.72, 0.27)];
-    case.run.verdict = crate::why::verdict(&case.run, &machine());
+    case.run.verdict = crate::why::tests::verdict(&case.run, &machine());
     let advice = "profile the server";
     case.is(Status::Bound, &["(server-cpu): ", advice]);
     case.run.validity = case.judge();

@@ -7,7 +7,8 @@ use floodmark_record::verdict::RuledOut;
 use crate::text::percent;
 
 /// How conclusive the evidence for a cause is. Candidates are ranked from most to least conclusive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, strum::Display)]
+#[strum(serialize_all = "lowercase")]
 pub enum EvidenceRank {
     /// A counter identifies the affected requests.
     Counted,

@@ -70,7 +70,7 @@ fn a_cost_is_never_the_limit() {
 #[test]
 fn requests_without_a_response_are_in_flight() {
     let in_flight = |run: &Run| {
-        let verdict = super::verdict(run, &super::tests::machine()).unwrap();
+        let verdict = super::tests::verdict(run, &super::tests::machine()).unwrap();
         verdict.ledger.unwrap().under_way
     };
     let mut run = run_with(0.3, 0.1, 0.1);

@@ -173,7 +173,7 @@ impl<'a> RunFacts<'a> {
                 "what the server's threads wait for (/proc/PID/task/TID/syscall)",
             ),
             (
-                is_seen(|of| matches!(of, Metric::Code(..))),
+                self.is_code_seen(),
                 "the code that the server executes (perf_event_open)",
             ),
         ];
@@ -181,6 +181,12 @@ impl<'a> RunFacts<'a> {
             .iter()
             .filter(|(is_seen, _)| !is_seen && !self.thread_groups.is_empty());
         unseen.map(|(_, source)| (*source).to_owned()).collect()
+    }
+
+    /// Returns whether the kinds of code that the server executes were sampled.
+    pub fn is_code_seen(&self) -> bool {
+        let mut metrics = self.samples.metrics();
+        metrics.any(|metric| matches!(metric, Metric::Code(..)))
     }
 
     /// Returns the mean of one of the server's JVM metrics.

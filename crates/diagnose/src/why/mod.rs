@@ -2,6 +2,7 @@
 
 mod candidate;
 pub(crate) mod causes;
+pub mod confidence;
 mod facts;
 mod gain;
 mod graph;
@@ -17,6 +18,7 @@ use floodmark_record::run::Run;
 use floodmark_record::verdict::{Confidence, CostShare, Verdict};
 
 pub use causes::{guide, is_limit};
+pub use confidence::{Features, Model};
 pub use facts::consumed;
 
 use candidate::{Candidate, EvidenceRank, Findings};
@@ -32,10 +34,11 @@ const MAX_EVIDENCE: usize = 5;
 /// opened. A run recorded without thread states keeps its stored verdict.
 #[must_use]
 pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
-    let facts = RunFacts::of(run, environment)?;
-    if run.requests.sent == 0 && run.ended.reason == EndReason::ServerGone {
-        return None;
-    }
+    verdict_by(&confidence::FITTED, run, environment)
+}
+
+fn verdict_by(model: &Model, run: &Run, environment: &Environment) -> Option<Verdict> {
+    let facts = judged_facts(run, environment)?;
     if let Some(stored) = &run.verdict
         && facts.lacks_thread_states()
     {
@@ -46,39 +49,24 @@ pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
         };
         return Some(gain::not_below_measured(verdict, facts.ok_per_s));
     }
-    let interrupted = causes::interruption(&facts);
-    // Means over an interrupted or very short run show neither a limit nor where requests wait.
-    let (ledger, ceilings) = match interrupted {
-        None if run.sending_s >= MIN_LENGTH_S => (ledger::of(&facts), ledger::ceilings(&facts)),
-        _ => (None, Vec::new()),
-    };
-    let Findings {
-        mut candidates,
-        mut ruled_out,
-        mut unseen,
-    } = match interrupted {
-        Some(interrupted) => Findings {
-            candidates: vec![interrupted],
-            ..Findings::default()
-        },
-        None => causes::find(&facts),
-    };
-    if run.sending_s < MIN_LENGTH_S {
-        // Only outcomes of requests are meaningful.
-        candidates.retain(|(cause, _)| causes::spec(*cause).shows_at_once);
-    }
-    unseen.extend(facts.unseen_sources());
-    candidates.sort_by(|(_, a), (_, b)| {
-        let nearer_to_limit = b.utilization.total_cmp(&a.utilization);
-        a.rank.cmp(&b.rank).then(nearer_to_limit)
+    let mut findings = ranked(&facts);
+    let features = features_of(&facts, &findings);
+    let probability = features
+        .as_ref()
+        .map(|features| features.probability(model));
+    let runner_up = features.and_then(|features| {
+        let is_possible = Confidence::of(probability?) == Confidence::Possible;
+        is_possible.then(|| confidence::runner_up(&facts, features.cause, &findings, model))?
     });
-    let limit = candidates.first().map(|(_, first)| first.rank);
-    if limit.is_none_or(|rank| rank == EvidenceRank::Cost) {
-        candidates.insert(0, (Cause::Unknown, causes::unknown(&facts)));
+    // A cause with a low probability is one of several candidates.
+    let has_cause = probability.is_some_and(|p| Confidence::of(p) != Confidence::Unknown);
+    if !has_cause {
+        let unknown = causes::unknown(&facts, findings.candidates.first().zip(probability));
+        findings.candidates.insert(0, (Cause::Unknown, unknown));
     }
-    let (cause, mut first) = candidates.remove(0);
-    first.path = behind_service_limit(first.path, &candidates);
-    let contributing = contributing((cause, &first), candidates);
+    let (cause, mut first) = findings.candidates.remove(0);
+    first.path = behind_service_limit(first.path, &findings.candidates);
+    let contributing = contributing((cause, &first), findings.candidates);
     let also: Vec<Cause> = contributing.iter().map(|(cause, _)| *cause).collect();
     let is_server_cpu =
         |step: &PathStep| step.kind == StepKind::Cpu && step.who == Actor::Server.into();
@@ -89,7 +77,12 @@ pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
     }
     let costs = contributing.into_iter();
     let costs = costs.filter(|(_, other)| other.rank == EvidenceRank::Cost);
+    let mut ruled_out = findings.ruled_out;
     ruled_out.retain(|ruled_out| ruled_out.cause != cause && !also.contains(&ruled_out.cause));
+    // Means over an interrupted or very short run show neither a limit nor where requests wait.
+    let has_means = causes::interruption(&facts).is_none() && run.sending_s >= MIN_LENGTH_S;
+    let probability = probability.filter(|_| cause != Cause::Unknown);
+    let is_certain = cause == Cause::Errors && run.requests.ok == 0;
     let verdict = Verdict {
         ruled_out,
         cause,
@@ -101,11 +94,13 @@ pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
                 summary: other.summary,
             })
             .collect(),
-        confidence: match cause {
-            Cause::Unknown => Confidence::Unknown,
-            Cause::Errors if run.requests.ok == 0 => Confidence::Proven,
-            _ => Confidence::Likely,
+        confidence: match probability {
+            None => Confidence::Unknown,
+            Some(_) if is_certain => Confidence::Proven,
+            Some(probability) => Confidence::of(probability),
         },
+        probability,
+        runner_up: runner_up.filter(|_| !is_certain),
         summary: first.summary,
         limit_per_s: first.limit_per_s,
         gain: gain::of(&facts, causes::spec(cause).gain, &first.path),
@@ -113,12 +108,61 @@ pub fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
         evidence: first.evidence.into_iter().take(MAX_EVIDENCE).collect(),
         next: first.next,
         tested: Vec::new(),
-        unseen,
-        ledger,
-        ceilings,
+        unseen: findings.unseen,
+        ledger: has_means.then(|| ledger::of(&facts)).flatten(),
+        ceilings: if has_means {
+            ledger::ceilings(&facts)
+        } else {
+            Vec::new()
+        },
     };
     let verdict = gain::not_below_measured(verdict, facts.ok_per_s);
     Some(proof::judge(run, verdict))
+}
+
+/// Returns the properties of the evidence for the most likely cause of a run, or `None` if no cause
+/// was found.
+#[must_use]
+pub fn features(run: &Run, environment: &Environment) -> Option<Features> {
+    let facts = judged_facts(run, environment)?;
+    features_of(&facts, &ranked(&facts))
+}
+
+/// Returns the facts about a run, or `None` if the run has no throughput or no connection could be
+/// opened.
+fn judged_facts<'a>(run: &'a Run, environment: &Environment) -> Option<RunFacts<'a>> {
+    let never_sent = run.requests.sent == 0 && run.ended.reason == EndReason::ServerGone;
+    RunFacts::of(run, environment).filter(|_| !never_sent)
+}
+
+/// Returns the findings of all rules, with the most conclusive candidate first.
+fn ranked(facts: &RunFacts<'_>) -> Findings {
+    let mut findings = match causes::interruption(facts) {
+        Some(interrupted) => Findings {
+            candidates: vec![interrupted],
+            ..Findings::default()
+        },
+        None => causes::find(facts),
+    };
+    if facts.run.sending_s < MIN_LENGTH_S {
+        // Only outcomes of requests are meaningful.
+        let candidates = &mut findings.candidates;
+        candidates.retain(|(cause, _)| causes::spec(*cause).shows_at_once);
+    }
+    findings.unseen.extend(facts.unseen_sources());
+    findings.candidates.sort_by(|(_, a), (_, b)| {
+        let nearer_to_limit = b.utilization.total_cmp(&a.utilization);
+        a.rank.cmp(&b.rank).then(nearer_to_limit)
+    });
+    findings
+}
+
+/// Returns the properties of the evidence for the first candidate, or `None` if the candidates only
+/// cost CPU time.
+fn features_of(facts: &RunFacts<'_>, findings: &Findings) -> Option<Features> {
+    let (first, others) = findings.candidates.split_first()?;
+    let unseen = findings.unseen.len();
+    (first.1.rank != EvidenceRank::Cost).then(|| Features::of(facts, first, others, unseen))
 }
 
 /// Returns the candidates that the verdict also names. They limit the run about as much as the

@@ -12,6 +12,7 @@ use floodmark_record::verdict::{Confidence, Gain, Perturbation, Tested, Verdict,
 use floodmark_stats::estimate::geometric;
 
 use super::causes::{self, CauseSpec, Place};
+use super::confidence;
 use super::facts::RunFacts;
 use super::graph;
 use crate::tuning::full_pool;
@@ -251,8 +252,18 @@ pub(super) fn judge(run: &Run, mut verdict: Verdict) -> Verdict {
     // Perturbations distinguish classes. Counters must distinguish the causes within a class. A
     // doubled setting identifies the setting's pool.
     let only_cause = class == CauseClass::Pool || verdict.also.is_empty();
-    if only_class && only_cause && class.is_confirmed(&verdict.tested) {
-        verdict.confidence = Confidence::Proven;
+    if class.is_confirmed(&verdict.tested) {
+        if only_class && only_cause {
+            verdict.confidence = Confidence::Proven;
+            verdict.probability = Some(confidence::PROVEN);
+        } else if let Some(probability) = verdict.probability {
+            let probability = confidence::confirmed(probability);
+            verdict.confidence = Confidence::of(probability);
+            verdict.probability = Some(probability);
+        }
+    }
+    if verdict.confidence > Confidence::Possible {
+        verdict.runner_up = None;
     }
     verdict
 }

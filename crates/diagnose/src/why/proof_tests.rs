@@ -15,6 +15,8 @@ fn run_of(cause: Cause) -> (Run, Verdict) {
         also: Vec::new(),
         costs: Vec::new(),
         confidence: Confidence::Likely,
+        probability: None,
+        runner_up: None,
         summary: "the cause".to_owned(),
         path: Vec::new(),
         gain: None,

@@ -6,8 +6,8 @@ use floodmark_record::run::{AgentRun, ClientUsage, Run};
 use floodmark_record::watch::{AlignmentMethod, ClockAlignment, RemoteObservation};
 
 use super::facts::RunFacts;
+use super::tests::verdict;
 use super::tests::{is, judged, machine, run_with, series};
-use super::verdict;
 use super::waiting_tests::blocked;
 use crate::testing::thread;
 

@@ -2,7 +2,7 @@
 //! at each place.
 
 use floodmark_record::run::Run;
-use floodmark_record::verdict::{Confidence, Tested, Verdict};
+use floodmark_record::verdict::{Confidence, RunnerUp, Tested, Verdict};
 
 use super::document::{Blocks, Emphasis, Extent, Span, TextLine, faint, line, plain};
 use super::figures::{joined, rate};
@@ -53,6 +53,10 @@ fn cause_of(verdict: &Verdict, alike: usize, runs: usize) -> TextLine {
     let confidence = match verdict.confidence {
         Confidence::Proven => Some("proven".to_owned()),
         Confidence::Likely => Some("likely".to_owned()),
+        Confidence::Possible => Some(match verdict.probability {
+            Some(probability) => format!("possible, {:.0} %", probability * 100.0),
+            None => "possible".to_owned(),
+        }),
         Confidence::Unknown => None,
     };
     let share = (alike != runs).then(|| format!("{alike} of {runs} runs"));
@@ -72,6 +76,7 @@ pub(crate) fn evidence(verdict: &Verdict) -> Vec<TextLine> {
     let steps = steps.map(|step| Emphasis::Step.span(step.to_string()));
     let path: Vec<Span> = steps.flat_map(|step| [plain("→"), step]).skip(1).collect();
     let mut lines = Vec::new();
+    lines.extend(verdict.runner_up.as_ref().map(runner_up));
     if !path.is_empty() {
         lines.push(TextLine::new("path", path));
     }
@@ -84,6 +89,15 @@ pub(crate) fn evidence(verdict: &Verdict) -> Vec<TextLine> {
         line("gain", gain)
     }));
     lines
+}
+
+/// Names the second most likely cause, and the measurement that decides.
+fn runner_up(other: &RunnerUp) -> TextLine {
+    let cause = plain(other.cause.name());
+    TextLine::new(
+        "or",
+        [cause, plain(format!("– to decide, {}", other.measurement))],
+    )
 }
 
 /// Describes a perturbation: the change, the predicted effect and the measured effect.
@@ -170,8 +184,9 @@ pub(crate) fn cause_and_next<'a>(
 ) {
     if let Some((verdict, cause)) = most_frequent(runs) {
         blocks.lines([cause]);
-        if extent == Extent::Full {
-            blocks.lines(evidence(verdict));
+        match extent {
+            Extent::Full => blocks.lines(evidence(verdict)),
+            _ => blocks.lines(verdict.runner_up.as_ref().map(runner_up)),
         }
     }
     blocks.lines(next.map(|next| line("next", next)));

@@ -11,8 +11,12 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     ..CauseSpec::new(Cause::Unknown, Place::NoLimit, |_| None)
 };
 
-/// Returns the candidate if no cause was found.
-pub(in crate::why) fn unknown(facts: &RunFacts<'_>) -> Candidate {
+/// Returns the candidate if no cause was found, or if the evidence for the most likely cause, given
+/// with its probability, is too weak.
+pub(in crate::why) fn unknown(
+    facts: &RunFacts<'_>,
+    weak: Option<(&(Cause, Candidate), f64)>,
+) -> Candidate {
     let (run, plan) = (facts.run, &facts.run.plan);
     let mut summary = "not enough evidence to name a cause".to_owned();
     let next = if run.sending_s < MIN_LENGTH_S {
@@ -33,5 +37,9 @@ pub(in crate::why) fn unknown(facts: &RunFacts<'_>) -> Candidate {
         let twice = plan.connections * 2;
         format!("retry with twice the connections: -c {twice}")
     };
-    Candidate::new(EvidenceRank::Demand, summary, [None::<String>; 0], next)
+    let weak = weak.map(|((cause, candidate), probability)| {
+        let (probability, summary) = (percent(probability), &candidate.summary);
+        format!("too weak (probability {probability}): {cause} – {summary}")
+    });
+    Candidate::new(EvidenceRank::Demand, summary, weak, next)
 }

@@ -481,7 +481,7 @@ mod tests {
         assert_eq!(available(&run, &environment), [1.0, 1.0]);
         let allowed = AllowedCpus::of(&run, &environment);
         assert_eq!((allowed.client_host, allowed.server_host), (2.0, 2.0));
-        let found = crate::why::verdict(&run, &environment);
+        let found = crate::why::tests::verdict(&run, &environment);
         assert_eq!(found.unwrap().cause, Cause::ServerCpu);
     }
 
