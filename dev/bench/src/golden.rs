@@ -77,7 +77,7 @@ pub struct GoldenOptions {
 pub fn run(options: &GoldenOptions) -> Result<bool, Failure> {
     let golden = repository()?.join(GOLDEN);
     if let (Some(name), Some(from)) = (&options.pack, &options.from) {
-        pack(&golden.join(format!("{name}{PACK}")), from, options.events)?;
+        pack(&pack_path(&repository()?, name), from, options.events)?;
         return Ok(true);
     }
     let mut actual = BTreeMap::new();
@@ -196,8 +196,13 @@ fn blank(value: &mut Value) {
     }
 }
 
+/// Returns the path of a pack in the repository `root`.
+pub fn pack_path(root: &Path, name: &str) -> PathBuf {
+    root.join(GOLDEN).join(format!("{name}{PACK}"))
+}
+
 /// Calls a function with the name and the newly judged record of each result in a pack.
-fn each_result(
+pub fn each_result(
     pack: &Path,
     mut each: impl FnMut(&str, Record) -> Result<(), Failure>,
 ) -> Result<(), Failure> {

@@ -3,6 +3,7 @@
 mod bench;
 mod capacity;
 mod conditions;
+mod confidence;
 mod confusion;
 mod contracts;
 mod difference;
@@ -38,6 +39,8 @@ enum Measurement {
         #[arg(long, value_name = "PATH")]
         floodmark: Option<PathBuf>,
     },
+    /// Fit the confidence of verdicts to the stored results, and measure how reliable it is
+    Confidence(confidence::ConfidenceOptions),
     /// Count how often the verdict names the known cause of a fault
     Confusion(confusion::ConfusionOptions),
     /// Check a running server against a workload's contract
@@ -80,6 +83,7 @@ fn run(measurement: &Measurement) -> Result<bool, Failure> {
         Measurement::Aa(options) => difference::aa(options),
         Measurement::Capacity(options) => capacity::run(options),
         Measurement::Causes { floodmark } => confusion::causes(&Bench::new(floodmark.as_deref())?),
+        Measurement::Confidence(options) => confidence::run(options),
         Measurement::Confusion(options) => confusion::run(&bench()?, options),
         Measurement::Contract(options) => Ok(contracts::contract::run(options)),
         Measurement::Gate(options) => difference::gate(options),

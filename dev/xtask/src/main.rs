@@ -66,6 +66,8 @@ enum Task {
     Browser,
     /// Check a running server against a workload's contract
     Contract(BenchArguments),
+    /// Fit the confidence of verdicts to the stored results, and measure how reliable it is
+    Confidence(BenchArguments),
     /// Count how often the verdict names the known cause of a fault
     Confusion(BenchArguments),
     /// Judge and render the stored results, and show differences from the expected output
@@ -126,6 +128,7 @@ fn run(task: &Task) -> Result<bool, TaskError> {
         Task::Kubernetes { only } => kubernetes::run(&workspace, only)?,
         Task::Browser => browser::run(&workspace)?,
         Task::Contract(arguments) => return bench("contract", arguments),
+        Task::Confidence(arguments) => return bench("confidence", arguments),
         Task::Confusion(arguments) => return bench("confusion", arguments),
         Task::Golden(arguments) => return bench("golden", arguments),
         Task::Capacity(arguments) => return bench("capacity", arguments),

@@ -18,19 +18,29 @@ pub type NamedCause = (Cause, Confidence);
 /// A row of a table in `docs/accuracy.md`: a description, and the function that judges a case.
 type OtherVerdict = (&'static str, fn(&Record) -> NamedCause);
 
+/// Figures that are hidden from a verdict.
+type Hidden = fn(&Metric) -> bool;
+
+/// Sets of figures that may require privileges, from none to all.
+pub const HIDDEN: [Hidden; 5] = [
+    |_| false,
+    is_system_call,
+    is_code,
+    |of| is_system_call(of) || is_code(of),
+    |of| is_traced(of) || is_code(of),
+];
+
 /// Rows of the table. The first four verdicts ignore figures that require privileges.
 pub const OTHERS: [OtherVerdict; 7] = [
     ("all, system calls of threads not visible", |record| {
-        without(record, is_system_call)
+        without(record, HIDDEN[1])
     }),
     ("all, CPU samples not visible", |record| {
-        without(record, is_code)
+        without(record, HIDDEN[2])
     }),
-    ("all, neither visible", |record| {
-        without(record, |of| is_system_call(of) || is_code(of))
-    }),
+    ("all, neither visible", |record| without(record, HIDDEN[3])),
     ("all, server runs as another user", |record| {
-        without(record, |of| is_traced(of) || is_code(of))
+        without(record, HIDDEN[4])
     }),
     ("all, baseline: always server-cpu", |_| {
         (Cause::ServerCpu, Confidence::Likely)
@@ -45,7 +55,7 @@ pub const OTHERS: [OtherVerdict; 7] = [
 ];
 
 /// Removes figures from the runs with the fault, and judges the runs again.
-fn without(record: &Record, is_hidden: fn(&Metric) -> bool) -> NamedCause {
+fn without(record: &Record, is_hidden: Hidden) -> NamedCause {
     let judge = |run: &Run| {
         let mut run = run.clone();
         run.observations.retain(|of| !is_hidden(&of.metric));

@@ -92,6 +92,14 @@ impl Pass {
 }
 
 impl JudgedCase {
+    /// Judges a case.
+    ///
+    /// # Errors
+    /// The case is void; the error contains the reason.
+    pub fn of(suite: &Suite, record: &Record, name: &str) -> Result<Self, Failure> {
+        judge(suite, record, name)
+    }
+
     /// Returns whether the verdict names an expected cause.
     pub fn is_right(&self) -> bool {
         self.expected.contains(&self.judged)

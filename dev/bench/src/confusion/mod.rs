@@ -20,8 +20,13 @@ use floodmark_record::verdict::Verdict;
 
 use crate::bench::{self, Bench, Failure, update};
 use crate::contracts::lacks_program;
-use judging::{FAULT, JudgedCase, Pass, hash};
-use table::{FaultCase, SUITES, Suite};
+use judging::{Pass, hash};
+use table::FaultCase;
+
+pub use baseline::HIDDEN;
+pub use judging::{FAULT, JudgedCase, family};
+pub use page::{CONFIDENCE_HEADING, replace as replace_section};
+pub use table::{SUITES, Suite, causes as case_causes};
 
 /// Maximum times for a case, without and with perturbations. A case usually takes less than 30 s.
 const MAX_TIME: Duration = Duration::from_secs(180);
@@ -187,7 +192,11 @@ fn measure_and_judge(bench: &Bench, options: &ConfusionOptions) -> Result<Pass, 
     if options.write {
         const PAGE: &str = "docs/accuracy.md";
         let page = bench::read(&bench.root.join(PAGE))?;
-        update(&bench.root, PAGE, &page::replace(&page, suite, &text))?;
+        update(
+            &bench.root,
+            PAGE,
+            &page::replace(&page, suite.heading, &text),
+        )?;
     }
     Ok(pass)
 }

@@ -11,15 +11,19 @@ use super::table::{SUITES, Suite};
 use crate::statistics::Proportion;
 use crate::table::table;
 
-/// Replaces the section of one suite.
-pub fn replace(page: &str, suite: &Suite, section: &str) -> String {
+/// Heading of the section on confidence, which comes last.
+pub const CONFIDENCE_HEADING: &str = "# Confidence\n";
+
+/// Replaces the section with a heading.
+pub fn replace(page: &str, heading: &str, section: &str) -> String {
     let mut rest = page;
     let mut sections = Vec::new();
-    for of in SUITES.iter().rev() {
-        let start = rest.find(of.heading).unwrap_or(rest.len());
+    let headings = SUITES.iter().map(|suite| suite.heading);
+    for of in headings.chain([CONFIDENCE_HEADING]).rev() {
+        let start = rest.find(of).unwrap_or(rest.len());
         let (before, current) = rest.split_at(start);
         rest = before;
-        sections.push(if of == suite { section } else { current }.trim_end());
+        sections.push(if of == heading { section } else { current }.trim_end());
     }
     sections.retain(|section| !section.is_empty());
     sections.reverse();
@@ -317,18 +321,22 @@ mod tests {
         ] {
             assert!(words.contains(part), "{part} in {text}");
         }
-        let page = replace("old", &SUITES[1], &markdown(&SUITES[1], &pass, &other, &[]));
+        let page = replace(
+            "old",
+            SUITES[1].heading,
+            &markdown(&SUITES[1], &pass, &other, &[]),
+        );
         assert!(
             page.starts_with("old\n\n# Servers from package registries\n"),
             "{page}"
         );
-        let page = replace(&page, &SUITES[0], "new\n");
+        let page = replace(&page, SUITES[0].heading, "new\n");
         assert!(page.starts_with("new\n\n# Servers"), "{page}");
         assert!(page.contains("cause and path right"), "{page}");
         let more = markdown(&SUITES[2], &pass, &other, &[]);
-        let page = replace(&page, &SUITES[2], &more);
+        let page = replace(&page, SUITES[2].heading, &more);
         let section = "# Servers from package registries\nthird\n";
-        let page = replace(&page, &SUITES[1], section);
+        let page = replace(&page, SUITES[1].heading, section);
         let start = "new\n\n# Servers from package registries\nthird\n\n# More servers";
         assert!(page.starts_with(start), "{page}");
         let mut names = OTHERS.iter();

@@ -225,6 +225,14 @@ pub struct FaultCase {
     place: String,
     /// Content of the experiment.
     experiment: String,
+    /// IDs of the expected causes.
+    causes: Vec<String>,
+}
+
+/// Returns the IDs of the expected causes of each case in the repository `root`.
+pub fn causes(root: &Path) -> Result<BTreeMap<String, Vec<String>>, Failure> {
+    let cases = read(root)?.into_iter();
+    Ok(cases.map(|case| (case.name, case.causes)).collect())
 }
 
 /// Reads all tables in the repository `root`. Returns the cases in alphabetical order.
@@ -261,6 +269,7 @@ fn read_table(path: &Path) -> Result<Vec<FaultCase>, FileError> {
             suite,
             place: file.place(&row.span()),
             experiment,
+            causes: row.cause.clone(),
         })
     };
     table.case.iter().map(case).collect()

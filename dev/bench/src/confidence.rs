@@ -1,0 +1,362 @@
+//! `cargo xtask confidence`: fits the weights of the model for the confidence of verdicts to the
+//! stored results of cases, and measures how reliable the probabilities are
+//! (docs/decisions/0057-confidence.md).
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use clap::Args;
+use floodmark_diagnose::why;
+use floodmark_diagnose::why::confidence::{Features, Model, Term};
+use floodmark_record::cause::Cause;
+use floodmark_record::verdict::Confidence;
+
+use crate::bench::{self, Failure, update};
+use crate::confusion::{
+    CONFIDENCE_HEADING, FAULT, HIDDEN, JudgedCase, SUITES, Suite, case_causes, family,
+    replace_section,
+};
+use crate::golden;
+use crate::statistics::Proportion;
+use crate::table::table;
+
+/// Suites whose verdicts measure the model and are never fitted.
+const HELD_OUT: [&str; 1] = ["third-party-7"];
+
+/// Weight of a verdict with hidden sources, relative to a verdict with all sources.
+const HIDDEN_WEIGHT: f64 = 0.25;
+
+/// Precision of the normal prior of the weights of causes and ranks, and of doubts. A precision of
+/// 0.5 is a standard deviation of 1.4 log-odds.
+const PRECISION: f64 = 0.5;
+
+/// Passes of the fit over all weights, after which the weights no longer change noticeably.
+const PASSES: usize = 60;
+
+/// Limits of the bins of the reliability diagram.
+const BINS: [f64; 7] = [0.0, 0.4, 0.6, 0.8, 0.9, 0.95, 1.0];
+
+/// Shares of the verdicts, most probable first, in the risk–coverage curve.
+const COVERAGES: [f64; 6] = [0.25, 0.5, 0.75, 0.8, 0.9, 1.0];
+
+const WEIGHTS: &str = "crates/diagnose/src/why/confidence/fitted.rs";
+const PAGE: &str = "docs/accuracy.md";
+
+/// Options of `cargo xtask confidence`.
+#[derive(Debug, Args)]
+pub struct ConfidenceOptions {
+    /// Write the weights and the section in docs/accuracy.md
+    #[arg(long)]
+    write: bool,
+    /// Date of the fit, for docs/accuracy.md
+    #[arg(long, value_name = "YYYY-MM-DD", required_if_eq("write", "true"))]
+    date: Option<String>,
+}
+
+/// A verdict on a run of a case.
+struct Sample {
+    suite: &'static Suite,
+    family: String,
+    features: Features,
+    is_right: bool,
+    /// The expected causes.
+    expected: Vec<Cause>,
+    weight: f64,
+}
+
+impl Sample {
+    /// Returns whether all sources were visible.
+    fn is_complete(&self) -> bool {
+        self.weight >= 1.0
+    }
+}
+
+/// A verdict's probability, and whether the verdict is right.
+type Judged = (f64, bool);
+
+/// Fits the weights. Returns whether the probabilities are reliable: in each bin, the share of right
+/// verdicts agrees with the mean probability.
+pub fn run(options: &ConfidenceOptions) -> Result<bool, Failure> {
+    let root = bench::repository()?;
+    let (held_out, fitted): (Vec<Sample>, Vec<Sample>) = samples(&root)?
+        .into_iter()
+        .partition(|sample| HELD_OUT.contains(&sample.suite.name));
+    let model = fit(fitted.iter());
+    // Each family is judged by a model that was fitted to all other families.
+    let families: BTreeSet<&str> = fitted.iter().map(|sample| &*sample.family).collect();
+    let mut judged = Vec::new();
+    for family in families {
+        let (own, others): (Vec<&Sample>, Vec<&Sample>) =
+            fitted.iter().partition(|sample| sample.family == family);
+        let model = fit(others.into_iter());
+        judged.extend(judge(&model, own.into_iter()));
+    }
+    let new: Vec<Judged> = judge(&model, held_out.iter()).collect();
+    let text = page(options.date.as_deref(), &model, &judged, &new);
+    println!("{text}");
+    if options.write {
+        update(&root, WEIGHTS, &weights(&model))?;
+        let page = bench::read(&root.join(PAGE))?;
+        update(
+            &root,
+            PAGE,
+            &replace_section(&page, CONFIDENCE_HEADING, &text),
+        )?;
+    }
+    Ok(bins(&judged).all(|bin| bin.is_reliable()))
+}
+
+/// Returns the verdicts on all runs with a fault in the stored results, once with all sources and
+/// once for each set of hidden sources. Omits void cases and verdicts without a cause.
+fn samples(root: &Path) -> Result<Vec<Sample>, Failure> {
+    let causes = case_causes(root)?;
+    let mut samples = Vec::new();
+    for suite in &SUITES {
+        let pack = golden::pack_path(root, suite.name);
+        if !pack.exists() {
+            continue;
+        }
+        golden::each_result(&pack, |name, mut record| {
+            // The record contains the causes that were expected when it was measured.
+            if let (Some(of), Some(causes)) = (&mut record.experiment, causes.get(name)) {
+                of.expected_causes.clone_from(causes);
+            }
+            let Ok(case) = JudgedCase::of(suite, &record, name) else {
+                return Ok(());
+            };
+            let family = if suite.is_own() { name } else { family(name) };
+            for run in record.runs_of(FAULT) {
+                for (i, is_hidden) in HIDDEN.iter().enumerate() {
+                    let mut run = run.clone();
+                    run.observations.retain(|of| !is_hidden(&of.metric));
+                    let Some(features) = why::features(&run, &record.environment) else {
+                        continue;
+                    };
+                    samples.push(Sample {
+                        suite,
+                        family: family.to_owned(),
+                        is_right: case.expected.contains(&features.cause),
+                        expected: case.expected.clone(),
+                        features,
+                        weight: if i == 0 { 1.0 } else { HIDDEN_WEIGHT },
+                    });
+                }
+            }
+            Ok(())
+        })?;
+    }
+    Ok(samples)
+}
+
+/// Returns the probabilities of the verdicts with all sources.
+fn judge<'a>(
+    model: &Model,
+    samples: impl Iterator<Item = &'a Sample>,
+) -> impl Iterator<Item = Judged> {
+    let complete = samples.filter(|sample| sample.is_complete());
+    complete.map(|sample| (model.probability(&sample.features.terms), sample.is_right))
+}
+
+/// Fits a logistic regression with a normal prior (coordinate-wise Newton steps). The weights of
+/// doubts are at most 0, so that more doubt never raises a probability.
+fn fit<'a>(samples: impl Iterator<Item = &'a Sample>) -> Model {
+    let samples: Vec<&Sample> = samples.collect();
+    let terms: BTreeSet<Term> = samples
+        .iter()
+        .flat_map(|sample| sample.features.terms.iter().map(|(term, _)| *term))
+        .collect();
+    let terms: Vec<Term> = terms.into_iter().collect();
+    // The samples that have each property, with its value.
+    let mut columns: Vec<Vec<(usize, f64)>> = terms
+        .iter()
+        .map(|term| {
+            let has = |(i, sample): (usize, &&Sample)| {
+                let mut values = sample.features.terms.iter();
+                values.find_map(|(other, value)| (other == term).then_some((i, *value)))
+            };
+            samples.iter().enumerate().filter_map(has).collect()
+        })
+        .collect();
+    columns.push((0..samples.len()).map(|i| (i, 1.0)).collect());
+    let intercept = terms.len();
+    let mut weights = vec![0.0; columns.len()];
+    let mut log_odds = vec![0.0_f64; samples.len()];
+    for _ in 0..PASSES {
+        for (j, column) in columns.iter().enumerate() {
+            let precision = if j == intercept { 0.0 } else { PRECISION };
+            let (mut slope, mut curvature) = (-precision * weights[j], precision);
+            for &(i, value) in column {
+                let p = 1.0 / (1.0 + (-log_odds[i]).exp());
+                let residual = f64::from(u8::from(samples[i].is_right)) - p;
+                slope += samples[i].weight * value * residual;
+                curvature += samples[i].weight * value * value * p * (1.0 - p);
+            }
+            let mut next = weights[j] + (slope / curvature.max(1e-9)).clamp(-1.0, 1.0);
+            if matches!(terms.get(j), Some(Term::Doubt(_))) {
+                next = next.min(0.0);
+            }
+            for &(i, value) in column {
+                log_odds[i] += (next - weights[j]) * value;
+            }
+            weights[j] = next;
+        }
+    }
+    Model {
+        intercept: weights[intercept],
+        weights: terms.into_iter().zip(weights).collect(),
+        confused: Cow::Owned(confused(&samples)),
+    }
+}
+
+/// Returns the most frequent right cause for each cause of a wrong verdict.
+fn confused(samples: &[&Sample]) -> Vec<(Cause, Cause)> {
+    let mut counts: BTreeMap<Cause, BTreeMap<Cause, usize>> = BTreeMap::new();
+    let wrong = samples
+        .iter()
+        .filter(|one| one.is_complete() && !one.is_right);
+    for sample in wrong {
+        let of = counts.entry(sample.features.cause).or_default();
+        for cause in &sample.expected {
+            *of.entry(*cause).or_default() += 1;
+        }
+    }
+    let most = |(cause, of): (Cause, BTreeMap<Cause, usize>)| {
+        let most = of.into_iter().max_by_key(|(_, count)| *count)?;
+        Some((cause, most.0))
+    };
+    counts.into_iter().filter_map(most).collect()
+}
+
+/// Verdicts with similar probabilities.
+struct Bin {
+    /// Mean probability.
+    mean: f64,
+    right: Proportion,
+}
+
+impl Bin {
+    /// Returns whether the mean probability lies in the interval of the share of right verdicts.
+    fn is_reliable(&self) -> bool {
+        let (low, high) = self.right.interval();
+        (low..=high).contains(&self.mean)
+    }
+}
+
+/// Returns the bins of the reliability diagram that contain verdicts.
+fn bins(judged: &[Judged]) -> impl Iterator<Item = Bin> {
+    BINS.windows(2).filter_map(|limits| {
+        let is_in = |(p, _): &&Judged| {
+            (limits[0]..limits[1]).contains(p) || (*p >= limits[1] && limits[1] >= 1.0)
+        };
+        let of: Vec<&Judged> = judged.iter().filter(is_in).collect();
+        (!of.is_empty()).then(|| Bin {
+            mean: of.iter().map(|(p, _)| p).sum::<f64>() / of.len() as f64,
+            right: Proportion::of(of.iter().map(|(_, is_right)| *is_right)),
+        })
+    })
+}
+
+/// Returns the section in `docs/accuracy.md`.
+fn page(date: Option<&str>, model: &Model, judged: &[Judged], new: &[Judged]) -> String {
+    let mut text = format!(
+        "{}\n{}",
+        CONFIDENCE_HEADING,
+        include_str!("confidence.md").replace("{date}", date.unwrap_or("not written"))
+    );
+    for (title, judged) in [
+        ("Families that the model was not fitted to", judged),
+        ("Seventh batch, measured after the fit", new),
+    ] {
+        if judged.is_empty() {
+            continue;
+        }
+        text += &format!("\n## {title}\n\n");
+        text += &table("verdict | verdicts | right", confidences(judged));
+        text += "\nReliability: a reliable probability lies in the interval of its row.\n\n";
+        let rows = bins(judged).map(|bin| {
+            let mean = format!("{:.1} %", bin.mean * 100.0);
+            vec![mean, bin.right.to_string()]
+        });
+        text += &table("mean probability | right", rows);
+        text += &chart(judged);
+        text += "\nRisk and coverage: the share of wrong verdicts among the most probable verdicts.\n\n";
+        text += &table("coverage | lowest probability | wrong", coverage(judged));
+    }
+    text += "\n## Weights\n\nLog-odds that each property adds.\n\n";
+    let weight = |(term, weight): &(Term, f64)| vec![term.to_string(), format!("{weight:+.2}")];
+    let intercept = vec!["intercept".to_owned(), format!("{:+.2}", model.intercept)];
+    let rows = std::iter::once(intercept).chain(model.weights.iter().map(weight));
+    text + &table("property | weight", rows)
+}
+
+/// Returns a row for each level of confidence.
+fn confidences(judged: &[Judged]) -> impl Iterator<Item = Vec<String>> {
+    let levels = [
+        Confidence::Likely,
+        Confidence::Possible,
+        Confidence::Unknown,
+    ];
+    levels.into_iter().map(|level| {
+        let of = judged.iter().filter(|(p, _)| Confidence::of(*p) == level);
+        let right: Vec<bool> = of.map(|(_, is_right)| *is_right).collect();
+        let share = Proportion {
+            count: right.len(),
+            total: judged.len(),
+        };
+        let name = format!("{level:?}").to_lowercase();
+        vec![name, share.to_string(), Proportion::of(right).to_string()]
+    })
+}
+
+/// Returns the reliability diagram.
+fn chart(judged: &[Judged]) -> String {
+    let bins: Vec<Bin> = bins(judged).collect();
+    let list = |figure: fn(&Bin) -> f64| {
+        let figures = bins.iter().map(|bin| format!("{:.0}", figure(bin) * 100.0));
+        figures.collect::<Vec<_>>().join(", ")
+    };
+    let (means, right) = (list(|bin| bin.mean), list(|bin| bin.right.value()));
+    format!(
+        "\n```mermaid\nxychart-beta\n  title \"Reliability: right verdicts (bars) and mean probability (line)\"\n  \
+         x-axis \"mean probability, %\" [{means}]\n  y-axis \"right, %\" 0 --> 100\n  bar [{right}]\n  line [{means}]\n```\n"
+    )
+}
+
+/// Returns the rows of the risk–coverage curve.
+fn coverage(judged: &[Judged]) -> impl Iterator<Item = Vec<String>> {
+    let mut sorted = judged.to_vec();
+    sorted.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    COVERAGES.into_iter().map(move |share| {
+        let most = ((share * sorted.len() as f64).round() as usize).clamp(1, sorted.len());
+        let (least, _) = sorted[most - 1];
+        let wrong = Proportion::of(sorted[..most].iter().map(|(_, is_right)| !is_right));
+        let [share, least] = [share, least].map(|share| format!("{:.0} %", share * 100.0));
+        vec![share, least, wrong.to_string()]
+    })
+}
+
+/// Returns the source file with the weights.
+fn weights(model: &Model) -> String {
+    let term = |term: &Term| match term {
+        Term::Cause(cause) => format!("Term::Cause(Cause::{cause:?})"),
+        Term::Evidence(rank) => format!("Term::Evidence(EvidenceRank::{rank:?})"),
+        Term::Path(first, last) => {
+            format!("Term::Path(StepKind::{first:?}, StepKind::{last:?})")
+        }
+        Term::Doubt(doubt) => format!("Term::Doubt(Doubt::{doubt:?})"),
+    };
+    let rows = model.weights.iter();
+    let rows = rows.map(|(of, weight)| format!("        ({}, {weight:.2}),\n", term(of)));
+    let pairs = model.confused.iter();
+    let pairs = pairs.map(|(a, b)| format!("        (Cause::{a:?}, Cause::{b:?}),\n"));
+    format!(
+        "//! Weights of the model, fitted to the stored results.\n//! Written by `cargo xtask confidence --write`.\n\n\
+         use super::{{Cause, Cow, Doubt, EvidenceRank, Model, StepKind, Term}};\n\n\
+         pub(in crate::why) static MODEL: Model = Model {{\n    intercept: {:.2},\n    weights: Cow::Borrowed(&[\n{}    ]),\n    \
+         confused: Cow::Borrowed(&[\n{}    ]),\n}};\n",
+        model.intercept,
+        rows.collect::<String>(),
+        pairs.collect::<String>()
+    )
+}
