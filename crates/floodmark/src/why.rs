@@ -119,7 +119,8 @@ fn prove(args: &WhyArgs) -> Result<Record, Ending> {
         doubled: None,
         stop: &stop,
     };
-    let proved = proving.run(run, &mut directory);
+    let mut announce = |progress: &str| out::note(&format!("{progress}\n"));
+    let proved = proving.run(run, &mut directory, &mut announce);
     let (record, failure) = floodmark_lab::finish(&mut directory, None).map_err(failed)?;
     if let Some(failure) = failure {
         return Err(failed(failure));

@@ -12,6 +12,7 @@ use floodmark_record::events::RunId;
 use floodmark_record::plan::{FiguresOf, Model, Plan};
 use floodmark_record::run::Run;
 use floodmark_record::tls::TrustAnchor;
+use floodmark_record::units::plural;
 use floodmark_record::verdict::{Perturbation, Windows};
 use floodmark_record::worker_input::WorkerInput;
 
@@ -102,8 +103,14 @@ fn run_id(run: &Run) -> RunId {
 
 impl PerturbationTest<'_> {
     /// Applies the perturbations that separate a run's cause from other causes, and records the
-    /// measured windows.
-    pub fn run(&self, run: &Run, directory: &mut Directory) -> ProofOutcome {
+    /// measured windows. `announce` receives the number of changes and the expected duration before
+    /// the first window, and the progress after each round.
+    pub fn run(
+        &self,
+        run: &Run,
+        directory: &mut Directory,
+        announce: &mut dyn FnMut(&str),
+    ) -> ProofOutcome {
         let mut changes = floodmark_diagnose::why::proof::changes(run);
         changes.retain(|change| match change {
             Perturbation::SlowedServer => self.server.is_some(),
@@ -117,7 +124,7 @@ impl PerturbationTest<'_> {
         if self.doubled.is_some() {
             changes.push(Perturbation::TwiceKnob);
         }
-        let measured = self.measure(run, &changes);
+        let measured = self.measure(run, &changes, announce);
         let missing = measured.as_ref().err();
         directory.append(&Event::Proved {
             run: run_id(run),
@@ -135,7 +142,12 @@ impl PerturbationTest<'_> {
 
     /// Measures the perturbations in short windows. Each round has the order A B C C B A, so that
     /// drift affects all perturbations alike. A is the baseline without a change.
-    fn measure(&self, run: &Run, changes: &[Perturbation]) -> Result<Vec<Windows>, String> {
+    fn measure(
+        &self,
+        run: &Run,
+        changes: &[Perturbation],
+        announce: &mut dyn FnMut(&str),
+    ) -> Result<Vec<Windows>, String> {
         let bridging = bridging_connections(run);
         let windows_of = |change: &Perturbation| Windows {
             change: *change,
@@ -162,13 +174,21 @@ impl PerturbationTest<'_> {
         let whole = |s: f64, (min, max): (f64, f64)| s.ceil().clamp(min, max);
         let lead_s = whole(mean_s * SERVICE_TIMES / 2.0, LEAD_S);
         let length_s = whole(mean_s * SERVICE_TIMES, WINDOW_S);
+        let warmup_s = self.doubled.map_or(0.0, |_| {
+            self.plan.warmup.as_secs_f64().max(WARMUP_S).ceil() + length_s
+        });
+        let windows = 2 * ROUNDS * conditions.len();
+        announce(&format!(
+            "testing {} in {windows} windows, about {:.0} s",
+            plural(changes.len() as u64, "change"),
+            warmup_s + windows as f64 * (lead_s + length_s)
+        ));
         let mut next_number = FIRST_NUMBER;
         if self.doubled.is_some() {
             let change = (Some(Perturbation::TwiceKnob), run.plan.connections);
-            let lead_s = self.plan.warmup.as_secs_f64().max(WARMUP_S).ceil();
-            self.measure_window(change, lead_s, length_s, &mut next_number)?;
+            self.measure_window(change, warmup_s - length_s, length_s, &mut next_number)?;
         }
-        for _ in 0..ROUNDS {
+        for round in 1..=ROUNDS {
             for &condition in conditions.iter().chain(conditions.iter().rev()) {
                 let (change, connections) = condition;
                 let per_s = self.measure_window(condition, lead_s, length_s, &mut next_number)?;
@@ -179,6 +199,9 @@ impl PerturbationTest<'_> {
                         windows.base_per_s.push(per_s);
                     }
                 }
+            }
+            if round < ROUNDS {
+                announce(&format!("round {round} of {ROUNDS} done"));
             }
         }
         Ok(all)

@@ -244,10 +244,6 @@ impl RunningExperiment<'_> {
                 None
             }
         };
-        self.listener.on_step(&format!(
-            "perturbing {} to prove what limits it",
-            trial.name
-        ));
         let test = PerturbationTest {
             floodmark: &runner.floodmark,
             plan: &planned.plan,
@@ -260,7 +256,10 @@ impl RunningExperiment<'_> {
                 .map(|doubled| (&*doubled.setting, &doubled.planned.plan)),
             stop: runner.stop,
         };
-        let outcome = test.run(run, self.directory);
+        let listener = &mut self.listener;
+        let mut announce =
+            |progress: &str| listener.on_step(&format!("{}: {progress}", trial.name));
+        let outcome = test.run(run, self.directory, &mut announce);
         let killed =
             doubled.and_then(|doubled| doubled.server.stop("the second server", runner.stop));
         let failed = match outcome {

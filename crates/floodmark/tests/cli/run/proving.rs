@@ -95,6 +95,10 @@ fn names_a_missing_server_and_keeps_the_result() {
         printed.contains("check that the server is running"),
         "{printed}"
     );
+    assert!(
+        printed.contains("testing 2 changes in 24 windows, about 48 s"),
+        "{printed}"
+    );
     let after: serde_json::Value = serde_json::from_str(&record()).unwrap();
     assert_eq!(before["runs"][0]["requests"], after["runs"][0]["requests"]);
 }
