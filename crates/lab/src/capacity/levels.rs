@@ -76,6 +76,7 @@ fn lower(result: &mut CapacityResult, levels: &[Level]) {
             result.rate_per_s = Some(missed_per_s);
             result.bound = Some(CapacityBound::Upper);
             (result.low, result.high) = (None, None);
+            (result.scatter, result.falling) = (None, None);
         }
     }
 }
@@ -152,7 +153,12 @@ mod tests {
 
     #[test]
     fn without_a_rate_that_met_the_objectives_there_is_no_lower_bound() {
-        let found = lowered(result(), &[(195.0, false)]);
+        let scattered = CapacityResult {
+            scatter: Some(0.02),
+            ..result()
+        };
+        let found = lowered(scattered, &[(195.0, false)]);
+        assert_eq!(found.scatter, None);
         assert_eq!(found.bound, Some(CapacityBound::Upper));
         assert_eq!((found.rate_per_s, found.low), (Some(195.0), None));
         assert_eq!(found.finding, CapacityKind::Unfinished);

@@ -192,6 +192,7 @@ impl Proofs {
             (None, None) => Some(likely),
         }
         .map(|rate| rate.max(LEAST_SHARE * rate_per_s))
+        .filter(|rate| unproved.is_none_or(|unproved| *rate < unproved))
     }
 
     /// Returns an upper bound of the capacity from the longest trial, in requests per second.
@@ -370,6 +371,12 @@ mod tests {
         let proofs = proofs(&[trial(300.0, 0.1f64.sqrt())]);
         let next = proofs.next(&found(310.0), &reached(), POWER).unwrap();
         assert!((130.0..200.0).contains(&next), "{next}");
+    }
+
+    #[test]
+    fn an_unproved_rate_is_not_tried_again() {
+        let proofs = proofs(&[trial(30.0, 0.2)]);
+        assert_eq!(proofs.next(&found(100.0), &Ceiling::default(), POWER), None);
     }
 
     #[test]
