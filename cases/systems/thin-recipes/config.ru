@@ -1,4 +1,5 @@
-# Recipes on Sinatra. The environment variable APP selects the handler; see system.toml.
+# Recipes on Sinatra. The environment variable APP selects the handler; see system.toml. APP has one
+# more value: `book` responds with 100 kB.
 require "connection_pool"
 require "erb"
 require "logger"
@@ -7,8 +8,8 @@ require "sinatra/base"
 
 ROWS = 10_000
 
-# Starts an upstream and returns a lambda that calls it: over a fresh connection, or over a connection
-# per thread.
+# Starts an upstream and returns a lambda that calls it: over a fresh connection, or over a
+# connection per thread.
 def shop(is_fresh)
   port = Integer(ENV.fetch("UPSTREAM"))
   lambda do
@@ -83,7 +84,7 @@ end
 
 WORK =
   case ENV.fetch("APP")
-  when "hello" then -> {}
+  when "hello", "book" then -> {}
   when "pause" then -> { sleep 0.02 }
   when "turn" then -> { sleep 0.01 }
   when "page" then page
@@ -98,6 +99,8 @@ WORK =
   when "rate-one" then rate(1)
   end
 
+BODY = ENV.fetch("APP") == "book" ? "recipe\n" * 14_000 : "Hello World"
+
 class Recipes < Sinatra::Base
   set :environment, :production
   # Whether requests run one at a time, under a mutex.
@@ -106,7 +109,7 @@ class Recipes < Sinatra::Base
   get "/" do
     WORK.call
     content_type "text/plain"
-    "Hello World"
+    BODY
   end
 end
 

@@ -1,6 +1,8 @@
-# start.sh RUN LOG_RATE HAS_UPSTREAM OPTIONS...: starts Thin. If LOG_RATE is not 0, it is the number of
-# bytes per second that a log collector reads. If HAS_UPSTREAM is true, it starts nginx as the upstream.
+# start.sh RUN LOG_RATE HAS_UPSTREAM OPTIONS...: starts Thin. If LOG_RATE is not 0, it is the number
+# of bytes per second that a log collector reads. If HAS_UPSTREAM is true, it starts nginx as the
+# upstream.
 set -eu
+cd "$(dirname "$0")"
 run=$1
 rate=$2
 has_upstream=$3
