@@ -108,7 +108,7 @@ def report():
 
 
 def validate(pattern):
-    """Returns a handler that validates a code. The code does not match."""
+    """Returns a handler that validates a code, which is invalid."""
     compiled = re.compile(pattern)
     text = "a" * 17 + "!"
 

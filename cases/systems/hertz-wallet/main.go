@@ -175,7 +175,7 @@ func export() func() error {
 	}
 }
 
-// pay takes 5 ms and fails at times, as if the payment provider were overloaded.
+// pay takes 5 ms and sometimes fails, as if the payment provider were overloaded.
 func pay() error {
 	time.Sleep(5 * time.Millisecond)
 	if rand.IntN(100) < *failures {

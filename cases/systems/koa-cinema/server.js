@@ -124,7 +124,7 @@ const apps = {
     };
   },
 
-  // The payment provider rejects the first tries of each payment. A retry waits for 80 ms.
+  // The payment provider rejects the first attempts at each payment. A retry waits for 80 ms.
   pay: () => async () => {
     for (let failures = number('failures'); failures > 0; failures--) {
       await sleep(80);

@@ -34,7 +34,7 @@ void check(bool is_ok, const char *message) {
     }
 }
 
-// Takes a photo, which takes 20 ms.
+// Simulates a camera that needs 20 ms for a photo.
 Work photo() {
     return [] { std::this_thread::sleep_for(20ms); };
 }
@@ -112,7 +112,7 @@ struct Pool {
     std::vector<Connection> free;
 };
 
-// Returns work that runs over one of POOL connections.
+// Returns work that takes one of POOL connections from a pool.
 Work pooled(std::function<void(PGconn *)> work) {
     Connection setup = connect();
     run(setup.get(), "CREATE TABLE cars AS SELECT id, 'plate-' || id AS plate, 0 AS tolls"

@@ -5,7 +5,7 @@
 :- use_module(library(lists)).
 :- use_module(library(settings)).
 
-% The last argument but one is the file of the log. If it is empty, there is no log.
+% The second-to-last argument is the log file. If it is empty, nothing is logged.
 :- current_prolog_flag(argv, Arguments),
    (   append(_, ['', _], Arguments)
    ->  true

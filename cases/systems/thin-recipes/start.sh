@@ -1,5 +1,5 @@
 # start.sh RUN LOG_RATE HAS_UPSTREAM OPTIONS...: starts Thin. If LOG_RATE is not 0, it is the number
-# of bytes per second that a log collector reads. If HAS_UPSTREAM is true, it starts nginx as the
+# of bytes per second that a log collector reads. If HAS_UPSTREAM is true, nginx starts as the
 # upstream.
 set -eu
 cd "$(dirname "$0")"

@@ -28,7 +28,7 @@ pub struct Verdict {
     /// and in records from older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probability: Option<f64>,
-    /// The second most likely cause of a `possible` verdict; null if there is none.
+    /// The second most likely cause if the verdict is `possible`; null if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runner_up: Option<RunnerUp>,
     /// One-line explanation of the cause, including figures from this run.

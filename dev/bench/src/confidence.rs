@@ -1,4 +1,4 @@
-//! `cargo xtask confidence`: fits the weights of the model for the confidence of verdicts to the
+//! `cargo xtask confidence`: fits the weights of the confidence model to the
 //! stored results of cases, and measures how reliable the probabilities are
 //! (docs/decisions/0057-confidence.md).
 
@@ -21,20 +21,20 @@ use crate::golden;
 use crate::statistics::Proportion;
 use crate::table::table;
 
-/// Suites whose verdicts measure the model and are never fitted.
+/// Suites that evaluate the model and are excluded from the fit.
 const HELD_OUT: [&str; 1] = ["third-party-7"];
 
 /// Weight of a verdict with hidden sources, relative to a verdict with all sources.
 const HIDDEN_WEIGHT: f64 = 0.25;
 
-/// Precision of the normal prior of the weights of causes and ranks, and of doubts. A precision of
-/// 0.5 is a standard deviation of 1.4 log-odds.
+/// Precision of the normal prior for all weights except the intercept. A precision of
+/// 0.5 corresponds to a standard deviation of 1.4 log-odds.
 const PRECISION: f64 = 0.5;
 
-/// Passes of the fit over all weights, after which the weights no longer change noticeably.
+/// Number of passes over all weights, enough for the fit to converge.
 const PASSES: usize = 60;
 
-/// Limits of the bins of the reliability diagram.
+/// Bounds of the bins in the reliability diagram.
 const BINS: [f64; 7] = [0.0, 0.4, 0.6, 0.8, 0.9, 0.95, 1.0];
 
 /// Shares of the verdicts, most probable first, in the risk–coverage curve.
@@ -49,7 +49,7 @@ pub struct ConfidenceOptions {
     /// Write the weights and the section in docs/accuracy.md
     #[arg(long)]
     write: bool,
-    /// Date of the fit, for docs/accuracy.md
+    /// Date of the fit in docs/accuracy.md; required with --write
     #[arg(long, value_name = "YYYY-MM-DD", required_if_eq("write", "true"))]
     date: Option<String>,
 }
@@ -155,7 +155,7 @@ fn judge<'a>(
     samples: impl Iterator<Item = &'a Sample>,
 ) -> impl Iterator<Item = Judged> {
     let complete = samples.filter(|sample| sample.is_complete());
-    complete.map(|sample| (model.probability(&sample.features.terms), sample.is_right))
+    complete.map(|sample| (sample.features.probability(model), sample.is_right))
 }
 
 /// Fits a logistic regression with a normal prior (coordinate-wise Newton steps). The weights of
@@ -262,7 +262,7 @@ fn page(date: Option<&str>, model: &Model, judged: &[Judged], new: &[Judged]) ->
     let mut text = format!(
         "{}\n{}",
         CONFIDENCE_HEADING,
-        include_str!("confidence.md").replace("{date}", date.unwrap_or("not written"))
+        include_str!("confidence.md").replace("{date}", date.unwrap_or("(no date)"))
     );
     for (title, judged) in [
         ("Families that the model was not fitted to", judged),
@@ -273,14 +273,14 @@ fn page(date: Option<&str>, model: &Model, judged: &[Judged], new: &[Judged]) ->
         }
         text += &format!("\n## {title}\n\n");
         text += &table("verdict | verdicts | right", confidences(judged));
-        text += "\nReliability: a reliable probability lies in the interval of its row.\n\n";
+        text += "\nA probability is reliable if it lies within the interval in its row.\n\n";
         let rows = bins(judged).map(|bin| {
             let mean = format!("{:.1} %", bin.mean * 100.0);
             vec![mean, bin.right.to_string()]
         });
         text += &table("mean probability | right", rows);
         text += &chart(judged);
-        text += "\nRisk and coverage: the share of wrong verdicts among the most probable verdicts.\n\n";
+        text += "\nRisk and coverage: share of wrong verdicts among the given share of most probable verdicts.\n\n";
         text += &table("coverage | lowest probability | wrong", coverage(judged));
     }
     text += "\n## Weights\n\nLog-odds that each property adds.\n\n";

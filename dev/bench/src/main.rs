@@ -39,7 +39,7 @@ enum Measurement {
         #[arg(long, value_name = "PATH")]
         floodmark: Option<PathBuf>,
     },
-    /// Fit the confidence of verdicts to the stored results, and measure how reliable it is
+    /// Fit the confidence model to the stored results, and measure its reliability
     Confidence(confidence::ConfidenceOptions),
     /// Count how often the verdict names the known cause of a fault
     Confusion(confusion::ConfusionOptions),

@@ -66,7 +66,7 @@ enum Task {
     Browser,
     /// Check a running server against a workload's contract
     Contract(BenchArguments),
-    /// Fit the confidence of verdicts to the stored results, and measure how reliable it is
+    /// Fit the confidence model to the stored results, and measure its reliability
     Confidence(BenchArguments),
     /// Count how often the verdict names the known cause of a fault
     Confusion(BenchArguments),

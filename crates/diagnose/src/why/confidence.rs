@@ -23,21 +23,21 @@ use crate::asking;
 /// Probability of a verdict that perturbations proved.
 pub(super) const PROVEN: f64 = 0.99;
 
-/// Factor by which the odds increase if perturbations confirm the verdict's class of causes, but cannot exclude
-/// every other class.
+/// Factor by which the odds increase if perturbations confirm the class of the cause without
+/// proving the verdict.
 const CONFIRMED_ODDS: f64 = 4.0;
 
 /// Shortest window, in seconds, that the weights were fitted to. A verdict on a shorter window is
 /// at most `possible`.
 const SHORTEST_FITTED_S: f64 = 2.0;
 
-/// CPUs used by other programs from which the doubt no longer increases.
+/// Number of CPUs used by other programs at which the doubt reaches its maximum.
 const MANY_OTHER_CPUS: f64 = 0.5;
 
-/// Mean number of waiting requests from which a fraction no longer indicates doubt.
+/// Mean number of waiting requests above which a fractional part is not a reason for doubt.
 const MANY_WAITING: f64 = 8.0;
 
-/// Number of sources that can be invisible at the same time.
+/// Number of missing sources at which the doubt reaches its maximum.
 const SOURCES: f64 = 3.0;
 
 /// A property of the evidence that has a weight.
@@ -85,8 +85,8 @@ pub enum Doubt {
     Fraction,
     /// Difference between the number of requests at the end of the path and the number in service:
     /// absolute logarithm of their ratio.
-    #[strum(to_string = "waiting requests differ from requests in service")]
-    Inconsistent,
+    #[strum(to_string = "number waiting differs from number in service")]
+    CountMismatch,
     /// Another cause affects a minority of the responses.
     #[strum(to_string = "another cause affects some responses")]
     MinorCause,
@@ -96,7 +96,7 @@ pub enum Doubt {
     /// CPUs used by other programs, relative to [`MANY_OTHER_CPUS`].
     #[strum(to_string = "other programs use the CPUs")]
     OtherPrograms,
-    /// A CPU is the limit, and the code that it executes was not sampled.
+    /// The path includes a CPU, and the code that the server executes was not sampled.
     #[strum(to_string = "code on the CPU not visible")]
     UnseenCode,
     /// Share of the other sources that were not visible.
@@ -125,7 +125,7 @@ impl Doubt {
             Self::Fraction => waiting
                 .filter(|waiting| *waiting < MANY_WAITING)
                 .map_or(0.0, |waiting| 2.0 * (waiting - waiting.round()).abs()),
-            Self::Inconsistent => waiting
+            Self::CountMismatch => waiting
                 .zip(facts.concurrency)
                 .map_or(0.0, |(waiting, in_service)| gap(waiting, in_service)),
             Self::MinorCause => flag(
@@ -155,7 +155,7 @@ fn gap(a: f64, b: f64) -> f64 {
     }
 }
 
-/// What a verdict's first candidate was found with.
+/// Input for the doubts about the first candidate.
 struct Evidence<'a> {
     facts: &'a RunFacts<'a>,
     first: &'a Candidate,
@@ -205,15 +205,16 @@ impl Features {
     }
 
     /// Returns the probability that the cause is right, from 0 to 1.
-    pub(super) fn probability(&self, model: &Model) -> f64 {
+    #[must_use]
+    pub fn probability(&self, model: &Model) -> f64 {
         let probability = model.probability(&self.terms);
-        // Outcomes of requests are counted, so that they are never too weak to be named.
+        // A cause that is based on counted outcomes is always at least possible.
         let least = if causes::spec(self.cause).shows_at_once {
             Confidence::POSSIBLE
         } else {
             0.0
         };
-        // The upper limit is below the minimum of a likely verdict.
+        // Keep the probability below the minimum for `likely`.
         let most = if self.is_short && least == 0.0 {
             Confidence::LIKELY - 0.01
         } else {
@@ -230,8 +231,8 @@ pub(super) fn confirmed(probability: f64) -> f64 {
 }
 
 /// Returns the second most likely cause, and the measurement that decides between the two causes.
-/// Without a second candidate, this is the cause that was most often right when verdicts named
-/// `cause`. Returns `None` if there is no such cause.
+/// Without a second candidate, this is the most frequent right cause of stored results that were
+/// wrongly judged as `cause`. Returns `None` if there is no such cause.
 pub(super) fn runner_up(
     facts: &RunFacts<'_>,
     cause: Cause,
@@ -247,7 +248,7 @@ pub(super) fn runner_up(
         .or_else(|| Some(confused.next()?.1))?;
     let classes = [cause, other].map(|cause| causes::spec(cause).class);
     let run = facts.run;
-    let measurement = if let Some(source) = findings.unseen.first() {
+    let measurement = if let Some(source) = facts.unseen_sources().first() {
         format!("measure again with permission to read {source}")
     } else if facts
         .other_programs()
@@ -259,7 +260,7 @@ pub(super) fn runner_up(
     } else if classes[0] != classes[1] && !run.plan.is_open() && run.client.name.is_none() {
         "measure again with --prove".to_owned()
     } else {
-        format!("change only the setting that `{cause}` names, and compare the throughput")
+        format!("change one setting related to `{cause}`, and compare the throughput")
     };
     Some(RunnerUp {
         cause: other,
@@ -280,7 +281,7 @@ pub struct Model {
 
 impl Model {
     /// Returns the probability that a cause with these properties is right, from 0 to 1. A property
-    /// without a weight changes nothing.
+    /// without a weight has no effect.
     #[must_use]
     pub fn probability(&self, terms: &[(Term, f64)]) -> f64 {
         let weight = |term: &Term| self.weights.iter().find(|(other, _)| other == term);
@@ -321,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn only_likely_verdicts_have_no_second_cause() {
+    fn only_possible_verdicts_have_a_runner_up() {
         let run = run_with(1.2, 1.0, 0.99);
         let of = |intercept| verdict_by(&model(intercept), &run, &machine()).unwrap();
         let likely = of(3.0);
@@ -350,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn short_windows_are_not_likely() {
+    fn verdicts_on_short_windows_are_at_most_possible() {
         let mut run = run_with(1.2, 1.0, 0.99);
         run.window.to_s = run.window.from_s + 1.0;
         let verdict = verdict_by(&model(9.0), &run, &machine()).unwrap();

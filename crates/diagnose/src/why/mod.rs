@@ -58,7 +58,7 @@ fn verdict_by(model: &Model, run: &Run, environment: &Environment) -> Option<Ver
         let is_possible = Confidence::of(probability?) == Confidence::Possible;
         is_possible.then(|| confidence::runner_up(&facts, features.cause, &findings, model))?
     });
-    // A cause with a low probability is one of several candidates.
+    // Report a cause as unknown if its probability is too low.
     let has_cause = probability.is_some_and(|p| Confidence::of(p) != Confidence::Unknown);
     if !has_cause {
         let unknown = causes::unknown(&facts, findings.candidates.first().zip(probability));
@@ -99,7 +99,7 @@ fn verdict_by(model: &Model, run: &Run, environment: &Environment) -> Option<Ver
             Some(_) if is_certain => Confidence::Proven,
             Some(probability) => Confidence::of(probability),
         },
-        probability,
+        probability: probability.map(|p| if is_certain { confidence::PROVEN } else { p }),
         runner_up: runner_up.filter(|_| !is_certain),
         summary: first.summary,
         limit_per_s: first.limit_per_s,
@@ -157,8 +157,8 @@ fn ranked(facts: &RunFacts<'_>) -> Findings {
     findings
 }
 
-/// Returns the properties of the evidence for the first candidate, or `None` if the candidates only
-/// cost CPU time.
+/// Returns the properties of the evidence for the first candidate, or `None` if no candidate limits
+/// the run.
 fn features_of(facts: &RunFacts<'_>, findings: &Findings) -> Option<Features> {
     let (first, others) = findings.candidates.split_first()?;
     let unseen = findings.unseen.len();

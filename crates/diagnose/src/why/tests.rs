@@ -86,7 +86,7 @@ static CERTAIN: Model = Model {
     confused: Cow::Borrowed(&[]),
 };
 
-/// Returns the verdict of the rules.
+/// Returns the verdict, judged by a model that makes every cause likely.
 pub(crate) fn verdict(run: &Run, environment: &Environment) -> Option<Verdict> {
     verdict_by(&CERTAIN, run, environment)
 }

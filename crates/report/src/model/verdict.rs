@@ -91,7 +91,7 @@ pub(crate) fn evidence(verdict: &Verdict) -> Vec<TextLine> {
     lines
 }
 
-/// Names the second most likely cause, and the measurement that decides.
+/// Names the second most likely cause, and the measurement that decides between the two causes.
 fn runner_up(other: &RunnerUp) -> TextLine {
     let cause = plain(other.cause.name());
     TextLine::new(

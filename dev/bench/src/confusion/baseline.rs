@@ -18,10 +18,10 @@ pub type NamedCause = (Cause, Confidence);
 /// A row of a table in `docs/accuracy.md`: a description, and the function that judges a case.
 type OtherVerdict = (&'static str, fn(&Record) -> NamedCause);
 
-/// Figures that are hidden from a verdict.
+/// Returns whether a metric is hidden from the verdict.
 type Hidden = fn(&Metric) -> bool;
 
-/// Sets of figures that may require privileges, from none to all.
+/// Sets of hidden metrics, from none to all metrics that may require privileges.
 pub const HIDDEN: [Hidden; 5] = [
     |_| false,
     is_system_call,

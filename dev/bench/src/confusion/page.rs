@@ -11,10 +11,10 @@ use super::table::{SUITES, Suite};
 use crate::statistics::Proportion;
 use crate::table::table;
 
-/// Heading of the section on confidence, which comes last.
+/// Heading of the last section, which describes confidence.
 pub const CONFIDENCE_HEADING: &str = "# Confidence\n";
 
-/// Replaces the section with a heading.
+/// Replaces the section that has the given heading.
 pub fn replace(page: &str, heading: &str, section: &str) -> String {
     let mut rest = page;
     let mut sections = Vec::new();

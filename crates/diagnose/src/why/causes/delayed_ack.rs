@@ -34,7 +34,7 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
         let delayed = per_s(delayed);
         return ruled_out(format!("only {delayed} delayed ACKs (DelayedACKs)"));
     }
-    // Requests that mostly wait for something else would be little faster without the delay.
+    // Without the delay, requests that mostly wait for something else would hardly be faster.
     let is_minor = times
         .mean
         .is_some_and(|mean| DELAYED_ACK_US.start < MOST * mean);

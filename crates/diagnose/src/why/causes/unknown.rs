@@ -11,8 +11,8 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     ..CauseSpec::new(Cause::Unknown, Place::NoLimit, |_| None)
 };
 
-/// Returns the candidate if no cause was found, or if the evidence for the most likely cause, given
-/// with its probability, is too weak.
+/// Returns the candidate for a run without a conclusive cause. `weak` is the most likely cause and
+/// its probability, if this probability is too low.
 pub(in crate::why) fn unknown(
     facts: &RunFacts<'_>,
     weak: Option<(&(Cause, Candidate), f64)>,
@@ -39,7 +39,7 @@ pub(in crate::why) fn unknown(
     };
     let weak = weak.map(|((cause, candidate), probability)| {
         let (probability, summary) = (percent(probability), &candidate.summary);
-        format!("too weak (probability {probability}): {cause} – {summary}")
+        format!("most likely cause (probability only {probability}): {cause} – {summary}")
     });
     Candidate::new(EvidenceRank::Demand, summary, weak, next)
 }

@@ -102,7 +102,7 @@ pub(in crate::why) static MODEL: Model = Model {
         (Term::Doubt(Doubt::Slack), -2.19),
         (Term::Doubt(Doubt::NoCount), 0.00),
         (Term::Doubt(Doubt::Fraction), -1.20),
-        (Term::Doubt(Doubt::Inconsistent), 0.00),
+        (Term::Doubt(Doubt::CountMismatch), 0.00),
         (Term::Doubt(Doubt::MinorCause), -0.72),
         (Term::Doubt(Doubt::Compiling), -1.64),
         (Term::Doubt(Doubt::OtherPrograms), -1.11),

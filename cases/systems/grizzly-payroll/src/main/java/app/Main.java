@@ -17,7 +17,7 @@ import org.glassfish.grizzly.threadpool.ThreadPoolConfig;
 import org.glassfish.jersey.grizzly2.httpserver.GrizzlyHttpServerFactory;
 import org.glassfish.jersey.server.ResourceConfig;
 
-/** The payroll of a company on Grizzly and Jersey. See system.toml for the arguments. */
+/** A payroll service built on Grizzly and Jersey. See system.toml for the arguments. */
 public final class Main {
     private final Map<String, String> options = new HashMap<>();
 

@@ -3,7 +3,7 @@ package app;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 
-/** Tariffs that are computed from time to time. To compute one takes 10 ms. */
+/** Tariffs, each of which takes 10 ms to compute. */
 final class Tariffs {
     private final Map<String, Long> tariffs = new ConcurrentHashMap<>();
 
