@@ -158,12 +158,15 @@ fn failed_requests(run: &Run) -> Option<String> {
         None => format!("responses were malformed: check that {server} speaks HTTP/1.1 ({curl})"),
     };
     let reset = match &fault {
-        Some(fault) => format!("connections closed without a response: {fault}"),
-        None => "connections closed without a response: check the server's log".to_owned(),
+        Some(fault) if run.plan.tls.is_some() => fault.to_string(),
+        Some(fault) => fault.fix.to_owned(),
+        None => "check the server's log".to_owned(),
+    // Without TLS, the fault's problem is that connections closed without a response.
     };
     let timed_out = match (&fault, &less) {
         (Some(fault), _) => format!("requests timed out: {fault}"),
         (None, Some(less)) => format!("requests timed out: retry with {less}"),
+    let reset = format!("connections closed without a response: {reset}");
         (None, None) => {
             "requests timed out: check the server's log, or use a longer --timeout".to_owned()
         }

@@ -295,7 +295,16 @@ fn suggests_a_next_step_for_each_run() {
         (
             "resets",
             with(closed(), |r| fail(r, 500, |c| &mut c.reset)),
-            "500 connections closed without a response",
+            "500 connections closed without a response: check the server's log",
+        ),
+        (
+            "resets of a server that never responded",
+            with(closed(), |r| {
+                fail(r, 10_000, |c| &mut c.reset);
+                r.requests.statuses.clear();
+                r.errors.insert("closed_before_answer".to_owned(), 10_000);
+            }),
+            "10,000 connections closed without a response: check the server's log; if the port",
         ),
         (
             "no HTTP",
