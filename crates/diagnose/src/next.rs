@@ -4,7 +4,9 @@ use floodmark_record::cause::Cause;
 use floodmark_record::events::EndReason;
 use floodmark_record::plan::Schedule;
 use floodmark_record::reason::{CLIENT_ERRORS, COMPRESSED_BODY, FIX_STOPPED};
-use floodmark_record::run::{CheckResult, Run, Saturation, Status, SteadyClass, StepFigures};
+use floodmark_record::run::{
+    CheckResult, Run, Saturation, SeriesRow, Status, SteadyClass, StepFigures,
+};
 use floodmark_record::units::show_count;
 use floodmark_record::verdict::Verdict;
 use floodmark_stats::saturation::KEPT_UP_SHARE;
@@ -15,7 +17,7 @@ use crate::notes::SHORT_RUN_S;
 use crate::text::per_s;
 use crate::tls;
 use crate::validity::{ClientThreads, agent_fix, is_only_not_ok, other_limit};
-use crate::why::is_limit;
+use crate::why::{is_limit, seconds};
 
 /// Minimum share of failed requests at which the failures matter more than the throughput.
 const FAILED_SHARE: f64 = 0.01;
@@ -143,8 +145,9 @@ fn failed_requests(run: &Run) -> Option<String> {
         ),
     };
     let refused = run.errors.get("connect_refused").unwrap_or(&0);
+    let may_be_down = 2 * refused >= counts.connect_failed || has_outage(run);
     let connect_failed = match &less {
-        Some(less) if 2 * refused < counts.connect_failed => format!(
+        Some(less) if !may_be_down => format!(
             "connections failed to open; check the server's log, or open fewer at once: {less}"
         ),
         Some(_) | None => {
@@ -157,16 +160,16 @@ fn failed_requests(run: &Run) -> Option<String> {
         Some(fault) => format!("responses were malformed: {fault} (to reproduce: {curl})"),
         None => format!("responses were malformed: check that {server} speaks HTTP/1.1 ({curl})"),
     };
+    // Without TLS, the fault's problem is that connections closed without a response.
     let reset = match &fault {
         Some(fault) if run.plan.tls.is_some() => fault.to_string(),
         Some(fault) => fault.fix.to_owned(),
         None => "check the server's log".to_owned(),
-    // Without TLS, the fault's problem is that connections closed without a response.
     };
+    let reset = format!("connections closed without a response: {reset}");
     let timed_out = match (&fault, &less) {
         (Some(fault), _) => format!("requests timed out: {fault}"),
         (None, Some(less)) => format!("requests timed out: retry with {less}"),
-    let reset = format!("connections closed without a response: {reset}");
         (None, None) => {
             "requests timed out: check the server's log, or use a longer --timeout".to_owned()
         }
@@ -191,6 +194,13 @@ fn failed_requests(run: &Run) -> Option<String> {
     let most_frequent = failures.iter().max_by_key(|(n, _)| *n);
     let (n, step) = most_frequent.filter(|_| !is_minor)?;
     Some(format!("{} {step}", show_count(*n)))
+}
+
+/// Returns whether the server answered no request for at least a second in which requests failed,
+/// although it answered other requests.
+fn has_outage(run: &Run) -> bool {
+    let is_down = |row: &SeriesRow| row.throughput_per_s == 0.0 && row.failed > 0;
+    run.requests.ok > 0 && seconds(run).any(is_down)
 }
 
 /// Describes the only response of a run if it is unexpected, and how to continue.

@@ -277,6 +277,23 @@ fn suggests_a_next_step_for_each_run() {
             "failed to open: check whether the server stopped or restarted",
         ),
         (
+            "an outage in which connections time out",
+            with(closed(), |r| {
+                fail(r, 500, |c| &mut c.connect_failed);
+                r.errors.insert("connect_timed_out".to_owned(), 500);
+                r.series = (0..10)
+                    .map(|second| SeriesRow {
+                        from_s: f64::from(second),
+                        to_s: f64::from(second + 1),
+                        throughput_per_s: if second == 4 { 0.0 } else { 1_000.0 },
+                        failed: if second == 4 { 500 } else { 0 },
+                        ..SeriesRow::default()
+                    })
+                    .collect();
+            }),
+            "failed to open: check whether the server stopped or restarted",
+        ),
+        (
             "compressed",
             with(closed(), |r| {
                 fail(r, 500, |c| &mut c.wrong);

@@ -20,6 +20,7 @@ use floodmark_record::verdict::{Confidence, CostShare, Verdict};
 pub use causes::{guide, is_limit};
 pub use confidence::{Features, Model};
 pub use facts::consumed;
+pub(crate) use facts::seconds;
 
 use candidate::{Candidate, EvidenceRank, Findings};
 use facts::RunFacts;
