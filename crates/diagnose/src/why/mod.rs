@@ -15,7 +15,7 @@ use floodmark_record::events::EndReason;
 use floodmark_record::host::Environment;
 use floodmark_record::path::{Actor, PathStep, StepKind};
 use floodmark_record::run::Run;
-use floodmark_record::verdict::{Confidence, CostShare, Verdict};
+use floodmark_record::verdict::{Confidence, CostShare, RuledOut, Verdict};
 
 pub use causes::{guide, is_limit};
 pub use confidence::{Features, Model};
@@ -62,7 +62,8 @@ fn verdict_by(model: &Model, run: &Run, environment: &Environment) -> Option<Ver
     // Report a cause as unknown if its probability is too low.
     let has_cause = probability.is_some_and(|p| Confidence::of(p) != Confidence::Unknown);
     if !has_cause {
-        let unknown = causes::unknown(&facts, findings.candidates.first().zip(probability));
+        let weak = findings.candidates.first().zip(probability);
+        let unknown = causes::unknown(&facts, weak, findings.contradicted.first());
         findings.candidates.insert(0, (Cause::Unknown, unknown));
     }
     let (cause, mut first) = findings.candidates.remove(0);
@@ -79,6 +80,7 @@ fn verdict_by(model: &Model, run: &Run, environment: &Environment) -> Option<Ver
     let costs = contributing.into_iter();
     let costs = costs.filter(|(_, other)| other.rank == EvidenceRank::Cost);
     let mut ruled_out = findings.ruled_out;
+    ruled_out.extend(findings.contradicted);
     ruled_out.retain(|ruled_out| ruled_out.cause != cause && !also.contains(&ruled_out.cause));
     // Means over an interrupted or very short run show neither a limit nor where requests wait.
     let has_means = causes::interruption(&facts).is_none() && run.sending_s >= MIN_LENGTH_S;
@@ -151,6 +153,16 @@ fn ranked(facts: &RunFacts<'_>) -> Findings {
         candidates.retain(|(cause, _)| causes::spec(*cause).shows_at_once);
     }
     findings.unseen.extend(facts.unseen_sources());
+    findings.candidates.retain(|(cause, candidate)| {
+        let gain = gain::of(facts, causes::spec(*cause).gain, &candidate.path);
+        let figure = proof::contradicting_figure(facts.run, *cause, gain.as_ref());
+        let contradicted = figure.map(|figure| RuledOut {
+            cause: *cause,
+            figure,
+        });
+        findings.contradicted.extend(contradicted.clone());
+        contradicted.is_none()
+    });
     findings.candidates.sort_by(|(_, a), (_, b)| {
         let nearer_to_limit = b.utilization.total_cmp(&a.utilization);
         a.rank.cmp(&b.rank).then(nearer_to_limit)

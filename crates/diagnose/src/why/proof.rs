@@ -193,27 +193,43 @@ fn contradicts(interval: &Interval, (low, high): (f64, f64)) -> bool {
     interval.high < low || interval.low > high
 }
 
+/// Returns the first perturbation that contradicts a class of causes, with its interval and the
+/// predicted range. `gain` is the throughput that is predicted without the limit.
+fn contradiction(
+    run: &Run,
+    class: CauseClass,
+    gain: Option<&Gain>,
+) -> Option<(Perturbation, Interval, (f64, f64))> {
+    run.perturbed.iter().find_map(|windows| {
+        let (_, interval) = ratio(windows)?;
+        let predicted = class.predicts(windows, run, gain)?;
+        contradicts(&interval, predicted).then_some((windows.change, interval, predicted))
+    })
+}
+
+/// Returns the figure that rules out a cause if a perturbation contradicts it. `gain` is the
+/// throughput that is predicted without the cause.
+pub(super) fn contradicting_figure(run: &Run, cause: Cause, gain: Option<&Gain>) -> Option<String> {
+    let class = causes::spec(cause).class?;
+    let (change, measured, (low, high)) = contradiction(run, class, gain)?;
+    Some(format!(
+        "{}: throughput × {:.2} to {:.2}, but this cause predicts × {low:.2} to {high:.2}",
+        change.words(),
+        measured.low,
+        measured.high
+    ))
+}
+
 /// Adds the perturbations to a verdict and updates the verdict's confidence.
 ///
-/// The cause is proven if no perturbation contradicts it and every other class of causes is
-/// contradicted or ruled out. The cause becomes unknown if a perturbation contradicts it.
+/// The cause is proven if every other class of causes is contradicted or ruled out. No perturbation
+/// contradicts the cause itself, because [`contradicting_figure`] rules out such causes.
 pub(super) fn judge(run: &Run, mut verdict: Verdict) -> Verdict {
     let class = causes::spec(verdict.cause).class;
-    let measured: Vec<(&Windows, Option<(f64, Interval)>)> = run
-        .perturbed
-        .iter()
-        .map(|windows| (windows, ratio(windows)))
-        .collect();
-    let is_contradicted = |class: CauseClass| {
-        measured.iter().any(|(windows, measured)| {
-            let gain = verdict.gain.as_ref();
-            let both = measured.as_ref().zip(class.predicts(windows, run, gain));
-            both.is_some_and(|((_, interval), predicted)| contradicts(interval, predicted))
-        })
-    };
-    let tested = measured.iter().map(|(windows, measured)| {
-        let predicted = class.and_then(|class| class.predicts(windows, run, verdict.gain.as_ref()));
-        let (ratio, interval) = measured.clone().unzip();
+    let gain = verdict.gain.as_ref();
+    let tested = run.perturbed.iter().map(|windows| {
+        let predicted = class.and_then(|class| class.predicts(windows, run, gain));
+        let (ratio, interval) = ratio(windows).unzip();
         let both = predicted.zip(interval.as_ref());
         let agrees = both.and_then(|((low, high), interval)| {
             let within = low <= interval.low && interval.high <= high;
@@ -230,21 +246,16 @@ pub(super) fn judge(run: &Run, mut verdict: Verdict) -> Verdict {
         }
     });
     verdict.tested = tested.collect();
-    let Some(class) = class.filter(|_| !measured.is_empty()) else {
+    let Some(class) = class.filter(|_| !run.perturbed.is_empty()) else {
         return verdict;
     };
-    if is_contradicted(class) {
-        verdict.confidence = Confidence::Unknown;
-        verdict.summary +=
-            "; but the perturbations did not change throughput as this cause predicts";
-        return verdict;
-    }
     // Causes in the store are possible only if the run uses a store.
     let is_excluded = |spec: &CauseSpec| {
         let mut ruled_out = verdict.ruled_out.iter();
         ruled_out.any(|ruled_out| ruled_out.cause == spec.cause)
             || (spec.place == Place::Store && run.store.is_none())
     };
+    let is_contradicted = |class| contradiction(run, class, verdict.gain.as_ref()).is_some();
     let only_class = causes::ALL.iter().all(|spec| match spec.class {
         Some(other) if other != class => is_contradicted(other) || is_excluded(spec),
         _ => true,

@@ -3,6 +3,7 @@
 use super::*;
 use crate::next::tests::run;
 use crate::testing::closed;
+use crate::why::tests::{is, rules_out, run_with};
 use floodmark_record::verdict::RuledOut;
 
 /// Returns a closed-model run with a shortest service time of 5 ms, and the run's verdict.
@@ -74,8 +75,13 @@ fn predicted_effects_prove_a_cause() {
     }
 }
 
+/// Returns whether the windows contradict a cause.
+fn is_contradicted(run: &Run, cause: Cause) -> bool {
+    contradicting_figure(run, cause, None).is_some()
+}
+
 #[test]
-fn contradicting_effects_make_the_cause_unknown() {
+fn contradicting_effects_rule_a_cause_out() {
     for (cause, [twice, client, server]) in [
         // Throughput grew with the connections, so the CPU was not the limit.
         (Cause::ServerCpu, [1.9, 0.99, 0.79]),
@@ -84,15 +90,42 @@ fn contradicting_effects_make_the_cause_unknown() {
         (Cause::Serialised, [1.0, 1.0, 0.7]),
         (Cause::ClientCpu, [1.0, 1.0, 0.8]),
     ] {
-        let verdict = judged(cause, twice, client, server);
-        assert_eq!(verdict.confidence, Confidence::Unknown, "{verdict:#?}");
-        assert!(
-            verdict
-                .tested
-                .iter()
-                .any(|tested| tested.agrees == Some(false))
-        );
+        let (mut run, _) = run_of(cause);
+        run.perturbed = vec![
+            windows(Perturbation::TwiceConnections, twice),
+            windows(Perturbation::SlowedClient, client),
+            windows(Perturbation::SlowedServer, server),
+        ];
+        assert!(is_contradicted(&run, cause), "{cause}");
+        assert!(!is_contradicted(&run, Cause::EphemeralPorts));
     }
+}
+
+#[test]
+fn a_contradicted_cause_leaves_no_path_and_no_advice() {
+    // The server seems to spend its CPU time on new connections, but pausing it changes nothing.
+    let mut run = run_with(3.98, 3.8, 0.6);
+    run.connections.opened = 3_000;
+    run.perturbed = vec![windows(Perturbation::SlowedServer, 1.0)];
+    let verdict = is(&run, Cause::Unknown);
+    assert!(
+        verdict.path.is_empty() && verdict.limit_per_s.is_none(),
+        "{verdict:#?}"
+    );
+    assert!(
+        verdict.also.is_empty() && verdict.gain.is_none(),
+        "{verdict:#?}"
+    );
+    assert!(
+        verdict.summary.contains("suggest keepalive-limit"),
+        "{verdict:#?}"
+    );
+    assert!(!verdict.next.contains("keepalive"), "{verdict:#?}");
+    assert!(rules_out(&verdict, Cause::KeepaliveLimit) && rules_out(&verdict, Cause::ServerCpu));
+    // A cause that no perturbation contradicts takes its place.
+    run.errors.insert("fds_exhausted".to_owned(), 5_000);
+    run.requests.connect_failed = 5_000;
+    is(&run, Cause::ClientFds);
 }
 
 fn ruled_out(cause: Cause) -> RuledOut {
@@ -242,7 +275,7 @@ fn only_its_setting_proves_a_pool() {
     assert_eq!(proven.confidence, Confidence::Proven, "{proven:#?}");
     // Doubling the setting has no effect, so another pool of the same size is the limit.
     run.perturbed[3] = windows(Perturbation::TwiceKnob, 1.0);
-    assert_eq!(judge(&run, verdict).confidence, Confidence::Unknown);
+    assert!(is_contradicted(&run, Cause::WorkerPool));
 }
 
 #[test]

@@ -12,14 +12,22 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
 };
 
 /// Returns the candidate for a run without a conclusive cause. `weak` is the most likely cause and
-/// its probability, if this probability is too low.
+/// its probability, if this probability is too low. `contradicted` is the first cause that the
+/// counters suggest but a perturbation contradicts.
 pub(in crate::why) fn unknown(
     facts: &RunFacts<'_>,
     weak: Option<(&(Cause, Candidate), f64)>,
+    contradicted: Option<&RuledOut>,
 ) -> Candidate {
     let (run, plan) = (facts.run, &facts.run.plan);
     let mut summary = "not enough evidence to name a cause".to_owned();
-    let next = if run.sending_s < MIN_LENGTH_S {
+    let next = if let Some(RuledOut { cause, figure }) = contradicted {
+        summary =
+            format!("the counters suggest {cause}, but a perturbation contradicts it ({figure})");
+        "repeat the proof with client and server on separate CPUs (taskset), so that each change \
+         affects only one of them"
+            .to_owned()
+    } else if run.sending_s < MIN_LENGTH_S {
         summary = format!(
             "the run ({}) was too short to name a cause",
             show_s(run.sending_s)
