@@ -75,21 +75,34 @@ pub(super) fn of(facts: &RunFacts<'_>, model: GainModel, path: &[PathStep]) -> O
     ))
 }
 
-/// Removes predictions that the measured throughput refutes: upper bounds and predicted ranges
-/// below it. If a prediction is lower by no more than noise, raises it to the measured throughput.
-pub(super) fn not_below_measured(mut verdict: Verdict, measured_per_s: f64) -> Verdict {
+/// Makes all predictions consistent with the measured throughput and with each other:
+///
+/// - No upper bound is below the measured throughput.
+/// - The throughput without the limit is at least the measured throughput and the upper bound.
+///
+/// If a prediction violates this by no more than noise, raises it. Otherwise, removes it. Also
+/// removes an upper bound above the throughput that is predicted without the limit, because another
+/// limit comes first.
+pub(super) fn consistent(mut verdict: Verdict, measured_per_s: f64) -> Verdict {
     let is_possible = |per_s: f64| per_s >= (1.0 - NOTICEABLE) * measured_per_s;
-    let limit = verdict.limit_per_s.filter(|limit| is_possible(*limit));
-    verdict.limit_per_s = limit.map(|limit| limit.max(measured_per_s));
-    verdict.gain = verdict.gain.filter(|gain| gain.high_per_s > measured_per_s);
-    if let Some(gain) = &mut verdict.gain {
-        gain.low_per_s = gain.low_per_s.max(measured_per_s);
-    }
     verdict
         .ceilings
         .retain(|ceiling| is_possible(ceiling.limit_per_s));
     for ceiling in &mut verdict.ceilings {
         ceiling.limit_per_s = ceiling.limit_per_s.max(measured_per_s);
+    }
+    verdict.gain = verdict.gain.filter(|gain| gain.high_per_s > measured_per_s);
+    let most = verdict
+        .gain
+        .as_ref()
+        .map_or(f64::INFINITY, |gain| gain.high_per_s);
+    let limit = verdict
+        .limit_per_s
+        .filter(|limit| is_possible(*limit) && *limit < most);
+    verdict.limit_per_s = limit.map(|limit| limit.max(measured_per_s));
+    if let Some(gain) = &mut verdict.gain {
+        let least = verdict.limit_per_s.unwrap_or(measured_per_s);
+        gain.low_per_s = gain.low_per_s.max(least);
     }
     verdict
 }

@@ -2,8 +2,11 @@
 
 use floodmark_record::cause::Cause;
 use floodmark_record::run::Run;
+use floodmark_record::verdict::{Ceiling, Gain, Verdict};
+use proptest::option;
+use proptest::prelude::*;
 
-use super::gain::not_below_measured;
+use super::gain::consistent;
 use super::tests::{is, run_with, series};
 use super::waiting_tests::{blocked, working_on};
 
@@ -67,7 +70,7 @@ fn predictions_below_the_measured_throughput_are_removed() {
 
     let verdict = is(&pool_of_8(), Cause::WorkerPool);
     let gain = |per_s| {
-        let verdict = not_below_measured(verdict.clone(), per_s);
+        let verdict = consistent(verdict.clone(), per_s);
         let mut ceilings = verdict.ceilings.iter();
         assert!(ceilings.all(|ceiling| ceiling.limit_per_s >= per_s));
         verdict.gain.map(|gain| (gain.low_per_s, gain.high_per_s))
@@ -75,4 +78,44 @@ fn predictions_below_the_measured_throughput_are_removed() {
     let high = 6_250.0 * 1.15;
     assert_eq!(gain(6_000.0), Some((6_000.0, high)));
     assert_eq!(gain(7_200.0), None);
+}
+
+proptest! {
+    #[test]
+    fn predictions_never_contradict_each_other_or_the_measurement(
+        measured in 1.0..1e6,
+        limit in option::of(1.0..1e6),
+        gain in option::of((1.0..1e6, 1.0..1e6)),
+        ceilings in prop::collection::vec(1.0..1e6, 0..4),
+    ) {
+        let verdict = Verdict {
+            limit_per_s: limit,
+            gain: gain.map(|(low, width): (f64, f64)| Gain {
+                requests: 1,
+                low_per_s: low,
+                high_per_s: low + width,
+                basis: String::new(),
+            }),
+            ceilings: ceilings
+                .into_iter()
+                .map(|limit_per_s| Ceiling {
+                    resource: String::new(),
+                    demand: 1.0,
+                    unit: String::new(),
+                    limit_per_s,
+                    used: 0.5,
+                })
+                .collect(),
+            ..is(&pool_of_8(), Cause::WorkerPool)
+        };
+        let verdict = consistent(verdict, measured);
+        let limit = verdict.limit_per_s.unwrap_or(measured);
+        prop_assert!(limit >= measured);
+        if let Some(gain) = &verdict.gain {
+            prop_assert!(gain.low_per_s >= limit && gain.high_per_s > gain.low_per_s);
+        }
+        for ceiling in &verdict.ceilings {
+            prop_assert!(ceiling.limit_per_s >= measured);
+        }
+    }
 }

@@ -48,7 +48,7 @@ fn verdict_by(model: &Model, run: &Run, environment: &Environment) -> Option<Ver
             unseen: [unseen].into_iter().chain(stored.unseen.clone()).collect(),
             ..stored.clone()
         };
-        return Some(gain::not_below_measured(verdict, facts.ok_per_s));
+        return Some(gain::consistent(verdict, facts.ok_per_s));
     }
     let mut findings = ranked(&facts);
     let features = features_of(&facts, &findings);
@@ -119,7 +119,7 @@ fn verdict_by(model: &Model, run: &Run, environment: &Environment) -> Option<Ver
             Vec::new()
         },
     };
-    let verdict = gain::not_below_measured(verdict, facts.ok_per_s);
+    let verdict = gain::consistent(verdict, facts.ok_per_s);
     Some(proof::judge(run, verdict))
 }
 
