@@ -394,7 +394,10 @@ fn cause_evidence_and_next_step_follow_the_throughput() {
         drawn.contains("worker-pool (likely) – all 8 threads"),
         "{drawn}"
     );
-    assert!(drawn.contains("upper bound: 160/s"), "{drawn}");
+    assert!(
+        drawn.contains("upper bound with this limit: 160/s"),
+        "{drawn}"
+    );
 
     // Several attempts show the most frequent cause.
     let mut runs = [

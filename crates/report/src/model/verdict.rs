@@ -82,7 +82,7 @@ pub(crate) fn evidence(verdict: &Verdict) -> Vec<TextLine> {
     }
     lines.extend(verdict.evidence.iter().map(|text| line("evidence", text)));
     let limit = verdict.limit_per_s.map(rate);
-    lines.extend(limit.map(|limit| line("limit", format!("upper bound: {limit}"))));
+    lines.extend(limit.map(|limit| line("limit", format!("upper bound with this limit: {limit}"))));
     lines.extend(verdict.gain.as_ref().map(|gain| {
         let range = format!("{} to {}", rate(gain.low_per_s), rate(gain.high_per_s));
         let gain = format!("predicted without this limit: {range} ({})", gain.basis);
