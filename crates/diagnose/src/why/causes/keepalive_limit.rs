@@ -43,7 +43,7 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
         rank,
         format!(
             "the server closes each connection after about {:.0} requests; opening connections takes \
-             about {} of the CPU time",
+             at most about {} of the CPU time",
             sent as f64 / opened as f64,
             percent(share)
         ),
