@@ -223,9 +223,10 @@ fn failure(record: &Record, result: &CapacityResult) -> Vec<TextLine> {
     {
         lines.push(cause);
         let mut verdict = verdict.clone();
-        // Drop an upper bound that the server has exceeded.
-        let answered = result.answered_per_s.unwrap_or(0.0);
-        verdict.limit_per_s = verdict.limit_per_s.filter(|limit| *limit >= answered);
+        // Drop an upper bound that the server or its capacity has exceeded.
+        let reached = [result.answered_per_s, result.rate_per_s];
+        let is_exceeded = |limit: f64| reached.iter().flatten().any(|per_s| *per_s > limit);
+        verdict.limit_per_s = verdict.limit_per_s.filter(|limit| !is_exceeded(*limit));
         lines.extend(verdict::evidence(&verdict));
     }
     lines
@@ -816,6 +817,24 @@ mod tests {
         });
         result.trials.extend(misses);
         result
+    }
+
+    #[test]
+    fn an_upper_bound_below_the_capacity_is_not_shown() {
+        let run = fixture::judged(Cause::WorkerPool);
+        let labels = |capacity_per_s: f64| {
+            let result = CapacityResult {
+                rate_per_s: Some(capacity_per_s),
+                answered_per_s: Some(150.0),
+                ..searched(CapacityKind::Capacity)
+            };
+            let lines = failure(&fixture::record(vec![run.clone()]), &result);
+            Vec::from_iter(lines.into_iter().map(|line| line.label))
+        };
+        assert!(labels(155.0).contains(&"limit".to_owned()));
+        let above = labels(165.0);
+        assert!(above.contains(&"why".to_owned()), "{above:?}");
+        assert!(!above.contains(&"limit".to_owned()), "{above:?}");
     }
 
     #[test]
