@@ -1,6 +1,6 @@
 //! Formatted figures for messages.
 
-use floodmark_record::host::BusyProcess;
+pub(crate) use floodmark_record::host::show_processes;
 pub(crate) use floodmark_record::units::{percent, plural, show_s};
 use floodmark_record::units::{show_ns, show_rate};
 
@@ -12,14 +12,6 @@ pub(crate) fn plural_if_any(n: u64, noun: &str) -> Option<String> {
 /// Formats a rate: `1,000/s`.
 pub(crate) fn per_s(rate: f64) -> String {
     format!("{}/s", show_rate(rate))
-}
-
-/// Lists processes with the number of CPUs that each one used: `rustc (pid 12) 0.61, cc1 (pid 13)
-/// 0.20`.
-pub(crate) fn show_processes(processes: &[BusyProcess]) -> String {
-    let show = |of: &BusyProcess| format!("{} (pid {}) {:.2}", of.name, of.pid, of.cpus);
-    let shown: Vec<String> = processes.iter().map(show).collect();
-    shown.join(", ")
 }
 
 /// Formats the CPUs that a role used, of the CPUs available to it.

@@ -157,6 +157,15 @@ pub struct BusyProcess {
     pub cpus: f64,
 }
 
+/// Lists processes with the number of CPUs that each one used: `rustc (pid 12) 0.61, cc1 (pid 13)
+/// 0.20`.
+#[must_use]
+pub fn show_processes(processes: &[BusyProcess]) -> String {
+    let show = |of: &BusyProcess| format!("{} (pid {}) {:.2}", of.name, of.pid, of.cpus);
+    let shown: Vec<String> = processes.iter().map(show).collect();
+    shown.join(", ")
+}
+
 /// A process limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitFacts {

@@ -6,6 +6,7 @@ use floodmark_record::capacity::{
     TrialOutcome, TrialPurpose, TrialStart,
 };
 use floodmark_record::cause::Cause;
+use floodmark_record::host::show_processes;
 use floodmark_record::reason::Worded;
 use floodmark_record::run::Run;
 use floodmark_stats::capacity::pass_probability;
@@ -45,7 +46,7 @@ pub(crate) fn document(record: &Record) -> Blocks {
         blocks.gap();
         blocks.tables([levels]);
     }
-    blocks.lines(notes(result));
+    blocks.lines(notes(result, &record.runs));
     blocks.lines(record.thresholds.iter().map(summary::threshold));
     blocks
 }
@@ -325,27 +326,43 @@ fn load_cells(run: &Run) -> Vec<ColumnCell> {
 }
 
 /// Returns remarks about the precision of the result.
-fn notes(result: &CapacityResult) -> Vec<TextLine> {
-    let notes = disturbances([result]).into_iter().chain(precision(result));
+fn notes(result: &CapacityResult, runs: &[Run]) -> Vec<TextLine> {
+    let notes = disturbances([result], runs)
+        .into_iter()
+        .chain(precision(result));
     notes.map(|note| line("note", note)).collect()
 }
 
-/// Says how many of the trials that missed an objective ran while the server's CPUs were slow.
+/// Says how many of the trials that missed an objective ran while the server's CPUs were slow, and
+/// names the programs that used CPUs during one of the runs for at least as long.
 pub(crate) fn disturbances<'a>(
     results: impl IntoIterator<Item = &'a CapacityResult>,
+    runs: &[Run],
 ) -> Option<String> {
     let trials = results.into_iter().flat_map(|result| &result.trials);
     let missed: Vec<&CapacityTrial> = trials
         .filter(|trial| trial.outcome == TrialOutcome::Miss)
         .collect();
-    let disturbed = missed.iter().filter(|trial| trial.is_disturbed()).count();
-    (disturbed > 0).then(|| {
-        format!(
-            "the server's CPUs were slower than usual in {disturbed} of {} that missed; other machines \
-             may use the same cores; on a quiet host, the capacity may be higher",
-            count_of(missed.len() as u64, "trial")
-        )
-    })
+    let disturbed = missed.iter().filter(|trial| trial.is_disturbed());
+    let slow_shares = disturbed.clone().filter_map(|trial| trial.slow_cpu_share);
+    let least = slow_shares.reduce(f64::min)?;
+    let cpus = |run: &&Run| run.other_processes.iter().map(|of| of.cpus).sum::<f64>();
+    let busiest = runs.iter().max_by(|a, b| cpus(a).total_cmp(&cpus(b)));
+    let reason = match busiest.filter(|run| cpus(run) >= least) {
+        Some(run) => format!(
+            "other programs used CPUs: {}; stop them and repeat",
+            show_processes(&run.other_processes)
+        ),
+        None => {
+            "other machines may use the same cores; on a quiet host, the capacity may be higher"
+                .to_owned()
+        }
+    };
+    Some(format!(
+        "the server's CPUs were slower than usual in {} of {} that missed; {reason}",
+        disturbed.count(),
+        count_of(missed.len() as u64, "trial")
+    ))
 }
 
 /// Returns what limits the precision of a result.
@@ -686,7 +703,7 @@ fn remarks(record: &Record) -> Vec<TextLine> {
             lines.extend(answer(found).into_iter().map(|line| line.of(&name)));
         }
     }
-    let disturbances = disturbances(&record.capacities);
+    let disturbances = disturbances(&record.capacities, &record.runs);
     lines.extend(disturbances.map(|note| line("note", note)));
     let notes = record.capacities.iter().flat_map(precision);
     let mut notes: Vec<String> = notes.collect();
@@ -801,6 +818,7 @@ pub(crate) fn trial_charts(record: &Record) -> Option<Chart> {
 #[cfg(test)]
 mod tests {
     use floodmark_record::capacity::{AnsweredRate, TrialFlow};
+    use floodmark_record::host::BusyProcess;
     use proptest::prelude::*;
 
     use super::*;
@@ -817,6 +835,25 @@ mod tests {
         });
         result.trials.extend(misses);
         result
+    }
+
+    #[test]
+    fn a_note_on_slow_cpus_names_the_programs_of_this_host() {
+        let mut result = with_misses(CapacityKind::Capacity, &[20_400.0]);
+        result.trials[1].slow_cpu_share = Some(0.5);
+        result.trials[1].throughput_per_s = Some(20_000.0);
+        let mut run = fixture::judged(Cause::WorkerPool);
+        run.other_processes.clear();
+        let note = |run: &Run| disturbances([&result], std::slice::from_ref(run)).unwrap();
+        let words = "that missed; other machines may use";
+        assert!(note(&run).contains(words), "{}", note(&run));
+        run.other_processes = vec![BusyProcess {
+            pid: 7,
+            name: "rustc".to_owned(),
+            cpus: 1.4,
+        }];
+        let words = "other programs used CPUs: rustc (pid 7) 1.40; stop them and repeat";
+        assert!(note(&run).ends_with(words), "{}", note(&run));
     }
 
     #[test]
