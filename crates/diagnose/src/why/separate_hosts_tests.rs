@@ -108,6 +108,19 @@ fn waiting_longer_than_running_is_a_lack_of_cpu_time() {
 }
 
 #[test]
+fn other_programs_do_not_limit_a_server_that_sleeps() {
+    let busy_beside = |server: f64, run_delay: f64| {
+        let mut run = run_with(3.98, server, server / 2.0);
+        run.client.threads = vec![thread(0.02, 0.05)];
+        run.observations[3] = series("server", "run_delay", run_delay);
+        run.least_service_time_us = Some(8_000.0);
+        judged(&run).cause
+    };
+    assert_eq!(busy_beside(0.4, 0.6), Cause::OtherProcesses);
+    assert_ne!(busy_beside(0.05, 0.2), Cause::OtherProcesses);
+}
+
+#[test]
 fn distinguishes_store_cpu_from_shared_cpus() {
     let mut run = run_with(3.98, 0.8, 0.3);
     run.client.threads = vec![thread(0.7, 0.25)];

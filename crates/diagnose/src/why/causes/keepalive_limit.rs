@@ -20,8 +20,8 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     let mostly_broken = reopened <= 2 * facts.broken_connections();
     // Opening connections takes CPU time, so idle CPUs suggest another cause, unless the server can
     // use only one CPU and leaves the others idle.
-    let is_idle =
-        facts.has_spare_cpu() && (facts.server.is_none() || used(&facts.server) < SATURATED);
+    let is_idle = facts.spends_time_elsewhere()
+        || (facts.has_spare_cpu() && (facts.server.is_none() || used(&facts.server) < SATURATED));
     let (opened_text, sent_text) = (show_count(opened), show_count(sent));
     let share = per_request / (per_request + REOPENED);
     // The client opens the same connections, so opening them is cheap if the client uses much less

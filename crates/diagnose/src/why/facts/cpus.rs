@@ -209,16 +209,28 @@ impl RunFacts<'_> {
             .unwrap_or(0.0)
     }
 
+    /// Returns the CPU use of the client (on the coordinator's host), the server and the store.
+    fn participants(&self) -> impl Iterator<Item = &CpuUse> + Clone {
+        let participants = [&self.client_here, &self.server, &self.store];
+        participants.into_iter().flatten()
+    }
+
+    /// Returns whether requests are in service while the client, the server and the store together
+    /// have less than half a thread on a CPU or waiting for one, so that CPU time cannot be what
+    /// limits the run. Returns `false` if this is unknown.
+    pub fn spends_time_elsewhere(&self) -> bool {
+        let threads = |of: &CpuUse| of.used + of.runnable.unwrap_or(0.0);
+        let threads: f64 = self.participants().map(threads).sum();
+        let is_little = |requests: f64| threads < MOST * requests.min(1.0);
+        self.server.is_some() && self.concurrency.is_some_and(is_little)
+    }
+
     /// Returns whether the client, the server or the store needs more CPU time than it gets: one of
     /// their threads waits only for CPU time, together they could use all CPUs, or they wait for
-    /// CPUs longer than they use them while no CPU is idle.
+    /// CPUs longer than they use them while no CPU is idle, unless requests spend most of their
+    /// time elsewhere.
     pub fn lacks_cpu(&self) -> bool {
-        let participants = [
-            self.client_here.as_ref(),
-            self.server.as_ref(),
-            self.store.as_ref(),
-        ];
-        let participants = participants.iter().flatten();
+        let participants = self.participants();
         let is_starved = |on_cpu: f64, runnable: f64, share: f64| {
             on_cpu + runnable >= share && runnable >= CONTENDED * on_cpu
         };
@@ -226,7 +238,9 @@ impl RunFacts<'_> {
         let used: f64 = participants.clone().map(|of| of.used).sum();
         let runnable: f64 = participants.filter_map(|of| of.runnable).sum();
         let busy = self.server_host_busy.unwrap_or(0.0);
-        let is_crowded = runnable >= used && busy >= SATURATED * self.allowed.server_host;
+        let is_crowded = runnable >= used
+            && busy >= SATURATED * self.allowed.server_host
+            && !self.spends_time_elsewhere();
         threads.any(|of| is_starved(of.on_cpu, of.runnable, SATURATED))
             || self.thread_groups.iter().any(|group| {
                 group.workers() >= ONE.start
