@@ -375,10 +375,12 @@ fn accept_queue_before(facts: &RunFacts<'_>, limit: &ServiceLimit) -> Option<Acc
     let queued = (waiting - closed).max(0.0);
     // The threads of a prefork server accept connections themselves, so they also limit the number
     // of connections. In other servers, a separate thread may wait for a connection to end before
-    // it accepts the next one.
+    // it accepts the next one. If connections are short, that thread accepts one per few responses.
     let mut groups = facts.thread_groups.iter();
     let may_wait_to_accept = groups.any(|group| {
-        limit.group.as_ref() != Some(&group.name) && group.untimed_locks() >= ONE.start
+        limit.group.as_ref() != Some(&group.name)
+            && group.untimed_locks() >= ONE.start
+            && (!facts.has_short_connections() || takes_part(group, facts))
     });
     let is_minor = (limit.holder == StepKind::Threads && !may_wait_to_accept)
         || established.is_some_and(|all| limit.held < SAME.start() * (all - queued));

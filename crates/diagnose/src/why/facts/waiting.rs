@@ -35,7 +35,7 @@ impl RunFacts<'_> {
         let files = files(ProcessFigure::OpenFiles).zip(files(ProcessFigure::OpenFilesLimit));
         let run = self.run;
         // If connections are short-lived, some connections are always in the queue.
-        let short_lived = self.opened() >= REOPENED * run.requests.sent as f64;
+        let short_lived = self.has_short_connections();
         let many = waiting >= NOTICEABLE * f64::from(run.plan.connections) && waiting >= 1.0;
         Some(AcceptQueue {
             waiting,
@@ -56,6 +56,11 @@ impl RunFacts<'_> {
     /// number of waiting connections (Little's law).
     pub fn accept_wait_s(&self, waiting: f64) -> f64 {
         waiting * self.run.sending_s / self.opened().max(1.0)
+    }
+
+    /// Returns whether a connection serves only a few requests.
+    pub fn has_short_connections(&self) -> bool {
+        self.opened() >= REOPENED * self.run.requests.sent as f64
     }
 
     /// Returns the number of connections that the client opened, excluding those that ended with a
