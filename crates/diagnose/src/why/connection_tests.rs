@@ -4,6 +4,7 @@ use floodmark_record::cause::Cause;
 use floodmark_record::plan::ConnectionUse;
 
 use super::tests::{is, judged, run_with, series};
+use super::waiting_tests::blocked;
 use crate::testing::thread;
 
 #[test]
@@ -87,6 +88,37 @@ fn keepalive_limit_ignores_connections_that_are_cheap_for_the_client() {
     run.client.cpu_us_per_request = Some(90.0);
     run.server.as_mut().unwrap().cpu_us_per_request = Some(1_000.0);
     assert_eq!(is(&run, Cause::ServerCpu).also, []);
+}
+
+#[test]
+fn keepalive_limit_ignores_servers_whose_requests_sleep() {
+    // One thread sleeps for 20 ms per request, and other programs use the rest of the CPUs.
+    let mut run = run_with(3.98, 0.02, 0.02);
+    run.throughput_per_s = Some(48.0);
+    run.least_service_time_us = Some(20_000.0);
+    run.client.threads = vec![thread(0.01, 0.03)];
+    run.observations[3] = series("server", "run_delay", 0.05);
+    run.connections.opened = 480;
+    run.requests.sent = 480;
+    let threads = blocked("python", &[("timer", 0.97), ("accept", 0.03)], 48.0);
+    run.observations.extend(threads);
+    is(&run, Cause::WorkerPool);
+    // Most connections wait to be accepted, and the main thread waits for the worker to end.
+    run.observations
+        .extend(blocked("python (main)", &[("own lock", 1.0)], 0.1));
+    run.observations.extend([
+        series("listener", "accept_queue", 49.0),
+        series("server sockets", "established", 50.0),
+        series("server sockets", "receive_queue", 49.0 * 80.0),
+    ]);
+    run.bytes.sent = 480 * 80;
+    let verdict = is(&run, Cause::WorkerPool);
+    assert_eq!(verdict.also, [Cause::MaxConnections]);
+    let gain = verdict.gain.unwrap();
+    assert!(
+        gain.high_per_s > 2_000.0,
+        "other programs can be stopped: {gain:?}"
+    );
 }
 
 #[test]

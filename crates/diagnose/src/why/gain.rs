@@ -43,9 +43,9 @@ pub(super) fn of(facts: &RunFacts<'_>, model: GainModel, path: &[PathStep]) -> O
         return None;
     }
     let connections = facts.run.plan.connections;
-    let busy = facts.idle_cpus().map(|(idle, cpus)| (cpus - idle) / cpus);
+    let busy = |(spare, cpus): (f64, f64)| (cpus - spare) / cpus;
     if model == GainModel::AllCpus {
-        let busy = busy.filter(|busy| *busy > 0.0)?;
+        let busy = facts.idle_cpus().map(busy).filter(|busy| *busy > 0.0)?;
         let basis = format!("CPU use of 100 % instead of {}", percent(busy));
         return Some(gain(connections, facts.ok_per_s / busy, basis));
     }
@@ -65,7 +65,7 @@ pub(super) fn of(facts: &RunFacts<'_>, model: GainModel, path: &[PathStep]) -> O
         _ => shortest_us,
     };
     let per_s = f64::from(requests) / (shortest_us / 1e6);
-    let busy = busy.filter(|busy| *busy >= MOST);
+    let busy = facts.spare_cpus().map(busy).filter(|busy| *busy >= MOST);
     let per_s = busy.map_or(per_s, |busy| per_s.min(facts.ok_per_s / busy));
     let each = show_ns(shortest_us * 1e3);
     Some(gain(

@@ -36,6 +36,7 @@ fn predicts_that_all_requests_are_in_service() {
 fn half_busy_cpus_cap_the_prediction() {
     let mut run = pool_of_8();
     run.observations[0] = series("host", "busy", 2.5);
+    run.observations[1] = series("server", "user", 2.38);
     let gain = is(&run, Cause::WorkerPool).gain.unwrap();
     assert!((gain.high_per_s - 1_600.0 * 1.15).abs() < 1e-6);
     // A saturated CPU has no prediction.
