@@ -4,7 +4,7 @@ use floodmark_record::cause::Cause;
 use floodmark_record::plan::ConnectionUse;
 
 use super::tests::{is, judged, run_with, series};
-use super::waiting_tests::blocked;
+use super::waiting_tests::{blocked, keys};
 use crate::testing::thread;
 
 #[test]
@@ -119,6 +119,28 @@ fn keepalive_limit_ignores_servers_whose_requests_sleep() {
         gain.high_per_s > 2_000.0,
         "other programs can be stopped: {gain:?}"
     );
+}
+
+#[test]
+fn names_connections_that_a_busy_server_never_serves() {
+    // Four threads serve one connection each, so 28 of 32 accepted connections starve.
+    let mut run = run_with(3.98, 2.0, 0.6);
+    run.plan.connections = 32;
+    run.client.threads = vec![thread(0.8, 0.5), thread(0.8, 0.5)];
+    run.observations[3] = series("server", "run_delay", 1.0);
+    run.service_time_us.p99 = Some(300.0);
+    run.connections.opened = 32;
+    is(&run, Cause::SharedCpu);
+    run.connections.silent = 28;
+    let verdict = is(&run, Cause::MaxConnections);
+    assert!(
+        verdict.summary.starts_with("28 of 32 connections"),
+        "{verdict:#?}"
+    );
+    assert_eq!(keys(&verdict), ["permits server"]);
+    // A server that serves all connections slowly leaves some without a response by chance.
+    run.service_time_us.p99 = Some(3e6);
+    is(&run, Cause::SharedCpu);
 }
 
 #[test]

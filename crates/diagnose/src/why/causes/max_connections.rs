@@ -1,5 +1,7 @@
 //! The server reached its limit on concurrent connections, so further connections wait to be
-//! accepted.
+//! accepted or served.
+
+use floodmark_record::path::PathStep;
 
 use super::*;
 
@@ -23,6 +25,53 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
 };
 
 fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
+    match full_accept_queue(facts) {
+        Some(Finding::Limit(candidate)) => candidate.found(),
+        other => starved(facts).and_then(Candidate::found).or(other),
+    }
+}
+
+/// Detects kept connections that the server accepts but never serves, although it serves other
+/// connections without delay.
+fn starved(facts: &RunFacts<'_>) -> Option<Candidate> {
+    let run = facts.run;
+    let (silent, opened) = (run.connections.silent, run.connections.opened);
+    let is_kept = run.plan.connection_use == ConnectionUse::Kept && !run.plan.is_open();
+    let slow_us = run.service_time_us.p99?;
+    // A server that serves all connections slowly also leaves some without a response.
+    let is_fast = slow_us / 1e6 < NOTICEABLE * run.sending_s.min(run.plan.timeout.as_secs_f64());
+    let served = opened.saturating_sub(silent);
+    if !is_kept || !is_fast || served == 0 || (silent as f64) < NOTICEABLE * opened as f64 {
+        return None;
+    }
+    let (silent, served) = (show_count(silent), served as f64);
+    let opened = plural(opened, "connection");
+    let evidence = [
+        format!("connections without a response: {silent} of {opened} (connections.silent)"),
+        format!(
+            "p99 of the service time on the other connections: {}",
+            show_us(Some(slow_us))
+        ),
+    ];
+    let candidate = Candidate::new(
+        EvidenceRank::Counted,
+        format!(
+            "{silent} of {opened} never received a response, while the server served the others"
+        ),
+        evidence,
+        "raise the number of connections that the server serves at the same time (threads, workers, \
+         max-connections)",
+    );
+    let permits = PathStep::new(
+        StepKind::Permits,
+        Actor::Server,
+        "connections with a response",
+    );
+    Some(candidate.via(vec![permits.with_waiting(served)]))
+}
+
+/// Detects connections that wait to be accepted while CPUs are idle.
+fn full_accept_queue(facts: &RunFacts<'_>) -> Option<Finding> {
     let queue = facts.accept_queue()?;
     if !queue.is_long {
         return ruled_out(queue.figure);
