@@ -20,6 +20,8 @@ crate::names::named! {
         ClientFds = "client-fds",
         /// The server's accept queue overflows.
         ListenBacklog = "listen-backlog",
+        /// Open model: new connections overload the server, although fewer connections suffice.
+        ConnectionStorm = "connection-storm",
         /// The server reached its open-file limit.
         ServerFds = "server-fds",
         /// The server reached its limit for concurrent connections.

@@ -3,9 +3,9 @@
 use floodmark_record::cause::Cause;
 use floodmark_record::plan::ConnectionUse;
 
-use super::tests::{is, judged, run_with, series};
+use super::tests::{is, judged, rules_out, run_with, series};
 use super::waiting_tests::{blocked, keys};
-use crate::testing::thread;
+use crate::testing::{open, thread};
 
 #[test]
 fn finds_missing_ports_and_file_descriptors() {
@@ -141,6 +141,43 @@ fn names_connections_that_a_busy_server_never_serves() {
     // A server that serves all connections slowly leaves some without a response by chance.
     run.service_time_us.p99 = Some(3e6);
     is(&run, Cause::SharedCpu);
+}
+
+#[test]
+fn names_a_storm_of_connections_at_a_rate_that_the_server_meets() {
+    let mut run = run_with(2.0, 0.6, 0.6);
+    run.plan = open();
+    run.plan.connections = 4_000;
+    run.service_time_us.p50 = Some(600.0);
+    run.connect_time_us.p99 = Some(2.1e6);
+    run.blocked_us.p99 = Some(2.6e6);
+    run.connections.opened = 1_559;
+    let verdict = is(&run, Cause::ConnectionStorm);
+    assert!(rules_out(&verdict, Cause::None), "{verdict:#?}");
+    assert_eq!(
+        verdict.next,
+        "use fewer connections and keep them open: -c 50 --hold"
+    );
+    // The accept queue overflows because of the storm.
+    run.observations[5] = series("network", "ListenOverflows", 472.0);
+    run.observations[6] = series("network", "ActiveOpens", 155.0);
+    run.service_time_us.mean = Some(600.0);
+    assert_eq!(
+        is(&run, Cause::ConnectionStorm).also,
+        [Cause::ListenBacklog]
+    );
+    run.observations[5] = series("network", "ListenOverflows", 0.0);
+    // Connections that open without delay do no harm.
+    run.connect_time_us.p99 = Some(900.0);
+    is(&run, Cause::None);
+    run.connect_time_us.p99 = Some(2.1e6);
+    run.blocked_us.p99 = Some(900.0);
+    is(&run, Cause::None);
+    run.blocked_us.p99 = Some(2.6e6);
+    // A server that falls behind has another limit.
+    run.connect_time_us.p99 = Some(2.1e6);
+    run.throughput_per_s = Some(700.0);
+    assert_ne!(judged(&run).cause, Cause::ConnectionStorm);
 }
 
 #[test]

@@ -9,9 +9,13 @@ use crate::why::thresholds::LONG_WAIT_S;
 const SYN_RETRY_S: f64 = 1.0;
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
-    explained_by: &[Cause::MaxConnections],
+    explained_by: &[Cause::MaxConnections, Cause::ConnectionStorm],
     // A limit on connections explains the overflow if the server has stopped accepting connections.
+    // A storm overflows the queue of any server.
     explanation: |facts, candidate| {
+        if connection_storm::is_found(facts) {
+            return Some(Effect::Minor);
+        }
         let length = queue(facts).map_or(0.0, |(length, _)| length);
         let has_stopped = facts.accept_wait_s(length) >= LONG_WAIT_S && facts.has_spare_cpu();
         has_stopped.then(|| Effect::RuledOut(candidate.evidence[0].clone()))

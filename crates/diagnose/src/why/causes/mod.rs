@@ -8,6 +8,7 @@ mod client_stall;
 mod compression;
 mod concurrency;
 mod connection_pool;
+mod connection_storm;
 mod cpu_quota;
 mod delayed_ack;
 mod disk;
@@ -174,7 +175,7 @@ impl CauseSpec {
 
 /// All causes. The order determines how ruled-out causes are listed, and decides between candidates
 /// with equal evidence.
-pub(crate) static ALL: [&CauseSpec; 36] = [
+pub(crate) static ALL: [&CauseSpec; 37] = [
     &none::SPEC,
     &offered_rate::SPEC,
     &rate_limiter::SPEC,
@@ -185,6 +186,7 @@ pub(crate) static ALL: [&CauseSpec; 36] = [
     &ephemeral_ports::SPEC,
     &client_fds::SPEC,
     &listen_backlog::SPEC,
+    &connection_storm::SPEC,
     &keepalive_limit::SPEC,
     &cpu_quota::SPEC,
     &steal::SPEC,

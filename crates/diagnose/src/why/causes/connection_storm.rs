@@ -1,0 +1,63 @@
+//! Open model: the client opened many more connections than the load needs, because requests that
+//! waited for a new connection made further requests open one too.
+
+use floodmark_record::metric::NetworkFigure;
+
+use super::*;
+use crate::why::thresholds::LONG_WAIT_S;
+
+pub(super) static SPEC: CauseSpec =
+    CauseSpec::new(Cause::ConnectionStorm, Place::Accepting, detect);
+
+/// Number of connections that every server handles. It is also the least default maximum of the
+/// open model.
+const FEW_CONNECTIONS: f64 = 50.0;
+
+/// Returns whether there was a storm.
+pub(super) fn is_found(facts: &RunFacts<'_>) -> bool {
+    matches!(detect(facts), Some(Finding::Limit(_)))
+}
+
+/// Detects a storm at an offered rate that the server meets. A server that falls behind also gets
+/// more and more connections, but its own limit is the cause.
+fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
+    none::met(facts)?;
+    let run = facts.run;
+    if run.plan.connection_use != ConnectionUse::Kept {
+        return None;
+    }
+    let opened = run.connections.opened as f64;
+    // Little's law, for requests that do not wait for a connection.
+    let needed = facts.ok_per_s * run.service_time_us.p50? / 1e6;
+    // Most requests of a load that opens connections slowly may use the existing connections.
+    let slow_us = run.connect_time_us.p99?.min(run.blocked_us.p99?);
+    let figure = format!(
+        "connections.opened: {}; a typical request ({} of service time) needs {needed:.1} at once",
+        show_count(run.connections.opened),
+        show_us(run.service_time_us.p50)
+    );
+    let is_storm = NOTICEABLE * opened >= needed && opened > FEW_CONNECTIONS;
+    if !is_storm || slow_us / 1e6 < LONG_WAIT_S {
+        return ruled_out(figure);
+    }
+    let overflows = facts
+        .samples
+        .network(Role::Server, NetworkFigure::ListenOverflows)
+        .filter(|_| facts.samples.is_server_local())
+        .map(|rate| format!("ListenOverflows: {} (/proc/net/netstat)", per_s(rate)));
+    let fewer = (2.0 * needed).ceil().max(FEW_CONNECTIONS);
+    Candidate::new(
+        EvidenceRank::Counted,
+        format!(
+            "the load opened {} but needs about {:.0}: new connections overload the server's accept \
+             queue, and requests wait for them (p99 of the wait for a connection: {})",
+            plural(run.connections.opened, "connection"),
+            needed.ceil(),
+            show_us(run.blocked_us.p99)
+        ),
+        [Some(figure), overflows],
+        format!("use fewer connections and keep them open: -c {fewer:.0} --hold"),
+    )
+    .at([(StepKind::Connecting, Actor::Client)])
+    .found()
+}
