@@ -2,6 +2,7 @@
 
 use floodmark_record::cause::Cause;
 use floodmark_record::plan::ConnectionUse;
+use floodmark_record::run::{Run, Silence};
 
 use super::tests::{is, judged, rules_out, run_with, series};
 use super::waiting_tests::{blocked, keys};
@@ -178,6 +179,49 @@ fn names_a_storm_of_connections_at_a_rate_that_the_server_meets() {
     run.connect_time_us.p99 = Some(2.1e6);
     run.throughput_per_s = Some(700.0);
     assert_ne!(judged(&run).cause, Cause::ConnectionStorm);
+}
+
+#[test]
+fn a_met_rate_names_where_slow_requests_wait() {
+    let mut run = run_with(2.0, 0.6, 0.6);
+    run.plan = open();
+    run.response_time_us.p50 = Some(590.0);
+    let at = |run: &mut Run, p99_us: f64| {
+        run.response_time_us.p99 = Some(p99_us);
+        is(run, Cause::None).summary
+    };
+    assert!(at(&mut run, 5_000.0).ends_with("capacity was not reached"));
+    let in_server = at(&mut run, 72_800.0);
+    assert!(
+        in_server.ends_with("p99 (72.8 ms) is 123 × p50: the slowest requests wait in the server"),
+        "{in_server}"
+    );
+    run.observations[3] = series("server", "run_delay", 0.4);
+    let for_cpu = at(&mut run, 72_800.0);
+    assert!(
+        for_cpu.contains("threads wait for a CPU (0.40 threads"),
+        "{for_cpu}"
+    );
+    run.silence = Some(Silence {
+        from_s: 2.0,
+        to_s: 2.3,
+        in_flight: 3,
+        total_s: 0.3,
+    });
+    let silent = at(&mut run, 272_800.0);
+    assert!(
+        silent.ends_with("sent no response for 300 ms from 2.0 s on"),
+        "{silent}"
+    );
+    run.blocked_us.p99 = Some(70_000.0);
+    assert!(at(&mut run, 72_800.0).ends_with("for a free connection"));
+    run.connect_time_us.p99 = Some(60_000.0);
+    assert!(at(&mut run, 72_800.0).ends_with("for a new connection"));
+    // Few requests wait for the slow connections.
+    run.blocked_us.p99 = Some(900.0);
+    assert!(!at(&mut run, 72_800.0).contains("connection"));
+    run.lateness_us.p99 = Some(50_000.0);
+    assert!(at(&mut run, 72_800.0).contains("in the client"));
 }
 
 #[test]

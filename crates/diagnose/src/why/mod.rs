@@ -8,6 +8,7 @@ mod gain;
 mod graph;
 mod ledger;
 pub mod proof;
+mod tail;
 pub(crate) mod thresholds;
 
 use floodmark_record::cause::Cause;

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::next::{MET_SHARE, STEP_UP};
+use crate::why::tail;
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
     is_limit: false,
@@ -33,10 +34,13 @@ pub(super) fn met(facts: &RunFacts<'_>) -> Option<Candidate> {
     let share = facts.ok_per_s / offered;
     let (offered_text, ok_text) = (per_s(offered), per_s(facts.ok_per_s));
     (share >= MET_SHARE).then(|| {
+        let tail = tail::show(facts).map(|tail| format!("; {tail}"));
         Candidate::new(
             EvidenceRank::Counted,
             format!(
-                "the offered rate ({offered_text}) was met; the server's capacity was not reached"
+                "the offered rate ({offered_text}) was met; the server's capacity was not \
+                 reached{}",
+                tail.unwrap_or_default()
             ),
             [format!(
                 "offered {offered_text}, ok {ok_text}: {:.1} %",
