@@ -2,7 +2,7 @@
 
 use floodmark_record::cause::Cause;
 
-use super::tests::is;
+use super::tests::{is, run_with, series};
 use super::waiting_tests::{blocked, keys, working_on};
 
 #[test]
@@ -50,4 +50,31 @@ fn connections_without_a_request_are_not_too_few() {
     run.least_service_time_us = Some(2_900.0);
     let verdict = is(&run, Cause::Unknown);
     assert!(verdict.next.contains("open and close"), "{verdict:#?}");
+}
+
+#[test]
+fn names_the_file_that_a_saturated_event_loop_waits_for() {
+    // An event loop that calls fsync for each request.
+    let event_loop = |objects: &[(&str, f64)]| {
+        let mut run = run_with(1.0, 0.75, 0.7);
+        let mut threads = blocked("loop", objects, 900.0);
+        threads[0] = series("server threads", "loop threads", 1.0);
+        threads.push(series("server threads", "loop on_cpu", 0.7));
+        run.observations.extend(threads);
+        is(&run, Cause::ServerCpuOneThread)
+    };
+    let verdict = event_loop(&[("file /srv/data", 0.28), ("events", 0.02)]);
+    assert!(
+        verdict.summary.ends_with("system calls on /srv/data"),
+        "{verdict:#?}"
+    );
+    assert!(verdict.next.contains("/srv/data (fsync"), "{verdict:#?}");
+    let evidence = verdict.evidence.join("\n");
+    assert!(evidence.contains("28 % of its time blocked"), "{evidence}");
+    assert!(
+        evidence.contains("20 % of the server's CPU time"),
+        "{evidence}"
+    );
+    let verdict = event_loop(&[("connection 127.0.0.1:5432", 0.28), ("events", 0.02)]);
+    assert!(verdict.summary.ends_with("CPUs are idle"), "{verdict:#?}");
 }

@@ -35,17 +35,41 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     }
     let name = &thread.name;
     let is_always_busy = thread.busy() >= SATURATED;
+    let files = facts
+        .groups_like(thread)
+        .find_map(ThreadGroupFacts::on_files);
+    let in_kernel = facts
+        .server
+        .as_ref()
+        .map(|server| percent(1.0 - server.in_user()));
     Candidate::new(
         EvidenceRank::Saturated,
-        format!("one thread of the server ({name}) is saturated while CPUs are idle"),
+        format!(
+            "one thread of the server ({name}) is saturated while CPUs are idle{}",
+            files.map_or(String::new(), |(_, path)| format!(", and blocks in system calls on {path}"))
+        ),
         [
-            format!(
+            Some(format!(
                 "server thread {name}: {} of its time on a CPU (schedstat)",
                 percent(thread.on_cpu)
-            ),
-            show_idle(idle),
+            )),
+            Some(show_idle(idle)),
+            files.map(|(waits, path)| {
+                format!(
+                    "server thread {name}: {} of its time blocked in system calls on {path} \
+                     (/proc/PID/task/TID/syscall); {} of the server's CPU time is in the kernel",
+                    percent(waits),
+                    in_kernel.unwrap_or_default()
+                )
+            }),
         ],
-        "spread the work of this thread over several threads",
+        match files {
+            Some((_, path)) => format!(
+                "move the system calls on {path} (fsync, write, read) to other threads, or make fewer \
+                 of them"
+            ),
+            None => "spread the work of this thread over several threads".to_owned(),
+        },
     )
     .at([
         (StepKind::Threads, Actor::Server),

@@ -10,7 +10,7 @@ use floodmark_record::metric::{HostFigure, ProcessFigure, Role};
 use floodmark_record::run::Run;
 use floodmark_record::watch::{Server, ServerThread};
 
-use super::{RunFacts, WindowSamples};
+use super::{RunFacts, ThreadGroupFacts, WindowSamples};
 use crate::text::{percent, show_idle};
 use crate::why::thresholds::{CONTENDED, MOST, NOTICEABLE, ONE, SATURATED, SPARE, same};
 
@@ -313,14 +313,22 @@ impl RunFacts<'_> {
         self.server.as_ref()?.busiest.as_ref()
     }
 
+    /// Returns the groups that may consist of this thread of the server.
+    pub fn groups_like<'f>(
+        &'f self,
+        thread: &'f BusiestThread,
+    ) -> impl Iterator<Item = &'f ThreadGroupFacts> {
+        self.thread_groups
+            .iter()
+            .filter(|group| ONE.contains(&group.workers()) && same(group.on_cpu, thread.on_cpu))
+    }
+
     /// Returns the server's busiest thread if it is saturated: nearly always running or runnable,
     /// or running or runnable for at least half of the time and never idle.
     pub fn saturated_thread(&self) -> Option<&BusiestThread> {
         let is_never_idle = |thread: &BusiestThread| {
-            self.thread_groups.iter().any(|group| {
-                let is_same = ONE.contains(&group.workers()) && same(group.on_cpu, thread.on_cpu);
-                is_same && group.never_waits() && thread.busy() >= MOST
-            })
+            let mut groups = self.groups_like(thread);
+            thread.busy() >= MOST && groups.any(ThreadGroupFacts::never_waits)
         };
         let busiest = self.busiest_thread();
         busiest.filter(|thread| thread.busy() >= SATURATED || is_never_idle(thread))

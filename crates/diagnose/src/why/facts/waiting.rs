@@ -164,6 +164,25 @@ impl ThreadGroupFacts {
     pub fn never_waits(&self) -> bool {
         let locks = self.untimed_locks() + self.blocked_on_kind(WaitKind::TimedLock);
         self.idle() + locks <= (1.0 - SATURATED) * self.workers() && !self.blocked.is_empty()
+    /// Returns the number of threads that are waiting for files, and the path of the file that most
+    /// of them are waiting for. Returns `None` unless these are at least a tenth of the threads, or
+    /// most of the threads that wait for anything.
+    pub fn on_files(&self) -> Option<(f64, &str)> {
+        fn path(object: &WaitObject) -> Option<&str> {
+            match object {
+                WaitObject::File(path) | WaitObject::AppendedFile(path) if !path.is_empty() => {
+                    Some(path)
+                }
+                _ => None,
+            }
+        }
+        let all = self.blocked_on(|object| path(object).is_some());
+        let least = NOTICEABLE * self.threads;
+        let is_main = all >= least.min(MOST * self.blocked_on(|_| true));
+        let most = self.blocked.iter().find_map(|(object, _)| path(object));
+        most.filter(|_| is_main).map(|path| (all, path))
+    }
+
     }
 
     /// Returns the number of threads that are waiting for an object of this kind.
