@@ -154,11 +154,9 @@ impl<'a> RunFacts<'a> {
         rows.map(|row| row.throughput_per_s).collect()
     }
 
-    /// Names the sources that provided no figures about the server, usually because reading them
-    /// was not permitted.
-    pub fn unseen_sources(&self) -> Vec<String> {
-        let is_seen = |is: fn(&Metric) -> bool| self.samples.metrics().any(is);
-        let blocked = |of: &Metric| {
+    /// Returns whether it is visible for which objects the server's threads wait in system calls.
+    pub fn sees_system_calls(&self) -> bool {
+        let is_blocked = |of: &Metric| {
             matches!(
                 of,
                 Metric::ThreadsBlocked {
@@ -167,9 +165,15 @@ impl<'a> RunFacts<'a> {
                 }
             )
         };
+        self.samples.metrics().any(is_blocked)
+    }
+
+    /// Names the sources that provided no figures about the server, usually because reading them
+    /// was not permitted.
+    pub fn unseen_sources(&self) -> Vec<String> {
         let sources = [
             (
-                is_seen(blocked),
+                self.sees_system_calls(),
                 "what the server's threads wait for (/proc/PID/task/TID/syscall)",
             ),
             (

@@ -638,6 +638,13 @@ struct Activity {
     /// Resources that the other threads are waiting for, each with the number of threads.
     awaited: Vec<PathStep>,
 }
+/// Returns whether few of the threads that work on requests are waiting for a resource other than a
+/// CPU or a lock. Returns `false` if the system calls of the threads are not visible.
+pub fn await_no_resource(facts: &RunFacts<'_>, concurrency: f64) -> bool {
+    let used = working_groups(facts).map(|group| Activity::of(group, facts, concurrency).used());
+    facts.sees_system_calls() && used.sum::<f64>() < SPARE * concurrency
+}
+
 
 impl Activity {
     /// Divides a group's threads by activity. HotSpot implements a pause as a lock wait with a

@@ -236,6 +236,12 @@ fn threads_that_take_turns_are_not_a_pool() {
         "futex_wait_queue",
     ));
     is(&pool, Cause::WorkerPool);
+    // Two threads wait only for a lock and for requests.
+    let mut turning = turns(2.1, 1.0);
+    let objects = [("own lock", 0.8), ("timed lock", 0.4), ("client read", 0.8)];
+    let threads = blocked("pool-1-thread", &objects, 1_000.0);
+    turning.observations.extend(threads);
+    is(&turning, Cause::ServerCpuOneThread);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use floodmark_record::metric::WaitKind;
 
 use super::*;
 use crate::why::facts::ThreadGroupFacts;
-use crate::why::graph::is_pool;
+use crate::why::graph::{await_no_resource, is_pool};
 use crate::why::thresholds::{ONE, SPARE};
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
@@ -110,7 +110,10 @@ fn one_at_a_time(facts: &RunFacts<'_>) -> Option<Finding> {
         .concurrency
         .filter(|requests| few.contains(requests))?;
     let mut groups = facts.thread_groups.iter();
-    let is_pool = groups.any(|group| is_pool(group, concurrency, facts));
+    // The threads of a pool wait for a resource. Under an interpreter lock, the number of threads
+    // can also equal the number of concurrent requests, but the threads wait only for each other.
+    let is_pool = groups.any(|group| is_pool(group, concurrency, facts))
+        && (ONE.contains(&concurrency) || !await_no_resource(facts, concurrency));
     // With fewer idle CPUs, the threads may be sharing the only CPU that other programs leave free.
     if is_pool || !one_cpu.contains(&server.used) || idle < SPARE * cpus || cpus <= 1.0 {
         return None;
