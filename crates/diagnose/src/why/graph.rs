@@ -419,7 +419,20 @@ fn shown_by_threads(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit
             best
         }
     };
-    let limit = limits.reduce(higher)?;
+    let mut limit = limits.reduce(higher)?;
+    // The main thread may belong to the pool, although it is a group of its own. Threads that sleep
+    // may be unrelated.
+    let resource = limit.resource.clone();
+    let is_member = |group: &ThreadGroupFacts, of: &Activity| {
+        let is_same = |step: &&PathStep| step.kind == resource.kind && step.who == resource.who;
+        let waits: f64 = of.awaited.iter().filter(is_same).map(waiting).sum();
+        limit.group.as_ref() != Some(&group.name) && waits >= SAME.start() * group.workers()
+    };
+    let members = activities.iter().filter(|(group, of)| is_member(group, of));
+    let members: f64 = members.map(|(group, _)| group.workers()).sum();
+    if limit.holder == StepKind::Threads && resource.kind != StepKind::Timer {
+        limit.held += members;
+    }
     Some(connections_in_use(facts, limit))
 }
 
@@ -462,7 +475,7 @@ fn limit_of(
         // Other rules detect a CPU-bound server.
         let is_cpu_bound = of.cpu >= MOST * workers;
         let resource = is_waited_for(SPARE * workers).filter(|_| !is_cpu_bound)?;
-        (StepKind::Threads, workers, 0.0, resource)
+        (StepKind::Threads, group.pool_threads(), 0.0, resource)
     } else if is_contended && (writes || agrees(held)) {
         // Only one process at a time can hold a file lock.
         let is_file_lock = group.blocked_on_kind(WaitKind::FileLock) >= MOST * of.locks;
@@ -625,6 +638,13 @@ pub fn is_pool(group: &ThreadGroupFacts, concurrency: f64, facts: &RunFacts<'_>)
         .any(|threads| same(concurrency, *threads))
 }
 
+/// Returns whether few of the threads that work on requests are waiting for a resource other than a
+/// CPU or a lock. Returns `false` if the system calls of the threads are not visible.
+pub fn await_no_resource(facts: &RunFacts<'_>, concurrency: f64) -> bool {
+    let used = working_groups(facts).map(|group| Activity::of(group, facts, concurrency).used());
+    facts.sees_system_calls() && used.sum::<f64>() < SPARE * concurrency
+}
+
 /// The threads of a group, by activity. All numbers of threads are means.
 struct Activity {
     /// Threads that are waiting for new work.
@@ -638,13 +658,6 @@ struct Activity {
     /// Resources that the other threads are waiting for, each with the number of threads.
     awaited: Vec<PathStep>,
 }
-/// Returns whether few of the threads that work on requests are waiting for a resource other than a
-/// CPU or a lock. Returns `false` if the system calls of the threads are not visible.
-pub fn await_no_resource(facts: &RunFacts<'_>, concurrency: f64) -> bool {
-    let used = working_groups(facts).map(|group| Activity::of(group, facts, concurrency).used());
-    facts.sees_system_calls() && used.sum::<f64>() < SPARE * concurrency
-}
-
 
 impl Activity {
     /// Divides a group's threads by activity. HotSpot implements a pause as a lock wait with a
@@ -659,7 +672,7 @@ impl Activity {
         for (object, threads) in &group.blocked {
             let mut threads = *threads;
             if *object == WaitObject::Kind(PipeRead) {
-                threads -= group.inactive_readers();
+                threads -= group.inactive_on(PipeRead);
             }
             let server = Place::from(Actor::Server);
             let address = |path: &String| ActorResource::Address(path.clone());

@@ -5,13 +5,13 @@ use crate::next::{MET_SHARE, STEP_UP};
 use crate::why::tail;
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
-    is_limit: false,
     explained_by: &[Cause::ConnectionStorm],
     // A storm delays requests although the server keeps up with their rate.
     explanation: |facts, candidate| {
         let is_storm = connection_storm::is_found(facts);
         is_storm.then(|| Effect::RuledOut(candidate.evidence[0].clone()))
     },
+    is_limit: false,
     shows_at_once: true,
     tuning: Tuning::Stop,
     ..CauseSpec::new(Cause::None, Place::NoLimit, detect)

@@ -104,7 +104,8 @@ impl RunFacts<'_> {
 pub struct ThreadGroupFacts {
     pub name: String,
     pub threads: f64,
-    /// Number of threads that are at least a fifth as active as the busiest thread.
+    /// Number of threads that are at least a fifth as active as the busiest thread, or of all
+    /// threads if this is unknown.
     pub at_work: f64,
     /// Voluntary context switches per second.
     pub waits_per_s: f64,
@@ -125,13 +126,24 @@ impl ThreadGroupFacts {
     /// other processes. Such a main thread waits for a signal, or stays inactive while it waits for
     /// data in a pipe.
     pub fn workers(&self) -> f64 {
-        self.threads - self.blocked_on_kind(WaitKind::Signal) - self.inactive_readers()
+        let inactive = self.inactive_on(WaitKind::PipeRead);
+        self.threads - self.blocked_on_kind(WaitKind::Signal) - inactive
     }
 
-    /// Returns the number of inactive threads that are waiting for data in a pipe.
-    pub fn inactive_readers(&self) -> f64 {
-        let inactive = (self.threads - self.at_work).max(0.0);
-        inactive.min(self.blocked_on_kind(WaitKind::PipeRead))
+    /// Returns the number of workers, except those that stay inactive while they wait for an event,
+    /// such as a thread for administration.
+    pub fn pool_threads(&self) -> f64 {
+        self.workers() - self.inactive_on(WaitKind::Events)
+    }
+
+    /// Returns the number of threads that are less than a fifth as active as the busiest thread.
+    fn inactive(&self) -> f64 {
+        (self.threads - self.at_work).max(0.0)
+    }
+
+    /// Returns the number of inactive threads that are waiting for an object of this kind.
+    pub fn inactive_on(&self, kind: WaitKind) -> f64 {
+        self.inactive().min(self.blocked_on_kind(kind))
     }
 
     /// Returns the number of threads that are waiting, without a timeout, for a lock or a
@@ -152,18 +164,6 @@ impl ThreadGroupFacts {
         self.blocked.iter().any(|(object, _)| *object != unknown)
     }
 
-    /// Returns the number of threads that are waiting for new work: a connection, a request or an
-    /// event.
-    pub fn idle(&self) -> f64 {
-        use WaitKind::{Accept, ClientRead, Events};
-        let kinds = [Accept, ClientRead, Events].iter();
-        kinds.map(|kind| self.blocked_on_kind(*kind)).sum()
-    }
-
-    /// Returns whether the threads rarely wait for new work or for a lock.
-    pub fn never_waits(&self) -> bool {
-        let locks = self.untimed_locks() + self.blocked_on_kind(WaitKind::TimedLock);
-        self.idle() + locks <= (1.0 - SATURATED) * self.workers() && !self.blocked.is_empty()
     /// Returns the number of threads that are waiting for files, and the path of the file that most
     /// of them are waiting for. Returns `None` unless these are at least a tenth of the threads, or
     /// most of the threads that wait for anything.
@@ -183,6 +183,18 @@ impl ThreadGroupFacts {
         most.filter(|_| is_main).map(|path| (all, path))
     }
 
+    /// Returns the number of threads that are waiting for new work: a connection, a request or an
+    /// event.
+    pub fn idle(&self) -> f64 {
+        use WaitKind::{Accept, ClientRead, Events};
+        let kinds = [Accept, ClientRead, Events].iter();
+        kinds.map(|kind| self.blocked_on_kind(*kind)).sum()
+    }
+
+    /// Returns whether the threads rarely wait for new work or for a lock.
+    pub fn never_waits(&self) -> bool {
+        let locks = self.untimed_locks() + self.blocked_on_kind(WaitKind::TimedLock);
+        self.idle() + locks <= (1.0 - SATURATED) * self.workers() && !self.blocked.is_empty()
     }
 
     /// Returns the number of threads that are waiting for an object of this kind.
@@ -286,10 +298,12 @@ pub(super) fn thread_groups(samples: &WindowSamples<'_>) -> Vec<ThreadGroupFacts
             blocked = waits(true);
         }
         blocked.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let threads = level(of(ThreadGroupFigure::Threads));
+        let at_work = samples.level(of(ThreadGroupFigure::Working));
         ThreadGroupFacts {
             name: group.clone(),
-            threads: level(of(ThreadGroupFigure::Threads)),
-            at_work: level(of(ThreadGroupFigure::Working)),
+            threads,
+            at_work: at_work.unwrap_or(threads),
             waits_per_s: rate(ThreadGroupFigure::Waits),
             on_cpu: rate(ThreadGroupFigure::OnCpu),
             runnable: rate(ThreadGroupFigure::RunDelay),
