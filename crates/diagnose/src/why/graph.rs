@@ -449,7 +449,14 @@ fn limit_of(
     };
     let is_unread = || facts.are_unread(in_flight) == Some(true);
     let workers = group.workers();
-    let awaited = main_resource(&of.awaited);
+    // Samples miss some of the short waits for a file. If one thread never waits for work or a lock,
+    // it spends all of its other time in such waits.
+    let rest = (workers - of.idle - of.locks - of.cpu).max(0.0);
+    let awaited = main_resource(&of.awaited).map(|step| {
+        let is_file = step.kind == StepKind::Disk && workers < ONE.end && group.never_waits();
+        let waits = if is_file { rest } else { 0.0 };
+        step.clone().with_waiting(waiting(&step).max(waits))
+    });
     // A thread that sleeps or uses connections may be unrelated to the requests. It is related to
     // them if the database session of its connection is waiting for a lock.
     let sessions = facts.sessions.as_ref();

@@ -1,5 +1,6 @@
 //! Verdicts on runs whose requests wait for a single thread, or for nothing in the server.
 
+use floodmark_record::Observation;
 use floodmark_record::cause::Cause;
 
 use super::tests::{is, run_with, series};
@@ -57,10 +58,7 @@ fn names_the_file_that_a_saturated_event_loop_waits_for() {
     // An event loop that calls fsync for each request.
     let event_loop = |objects: &[(&str, f64)]| {
         let mut run = run_with(1.0, 0.75, 0.7);
-        let mut threads = blocked("loop", objects, 900.0);
-        threads[0] = series("server threads", "loop threads", 1.0);
-        threads.push(series("server threads", "loop on_cpu", 0.7));
-        run.observations.extend(threads);
+        run.observations.extend(only_loop(0.7, objects));
         is(&run, Cause::ServerCpuOneThread)
     };
     let verdict = event_loop(&[("file /srv/data", 0.28), ("events", 0.02)]);
@@ -77,4 +75,22 @@ fn names_the_file_that_a_saturated_event_loop_waits_for() {
     );
     let verdict = event_loop(&[("connection 127.0.0.1:5432", 0.28), ("events", 0.02)]);
     assert!(verdict.summary.ends_with("CPUs are idle"), "{verdict:#?}");
+}
+
+/// Returns the series for an event loop that is the only thread that works on requests.
+fn only_loop(on_cpu: f64, objects: &[(&str, f64)]) -> Vec<Observation> {
+    let mut threads = blocked("loop", objects, 10_000.0);
+    threads[0] = series("server threads", "loop threads", 1.0);
+    threads.push(series("server threads", "loop on_cpu", on_cpu));
+    threads
+}
+
+#[test]
+fn an_event_loop_spends_the_rest_of_its_time_waiting_for_files() {
+    // Samples show a tenth of the waits for the journal.
+    let mut run = working_on(7.0);
+    run.observations
+        .extend(only_loop(0.4, &[("appended file /srv/journal", 0.1)]));
+    let verdict = is(&run, Cause::SyncLogging);
+    assert_eq!(keys(&verdict), ["threads server", "disk server"]);
 }
