@@ -678,8 +678,10 @@ impl Activity {
         let mut awaited: Vec<PathStep> = Vec::new();
         for (object, threads) in &group.blocked {
             let mut threads = *threads;
-            if *object == WaitObject::Kind(PipeRead) {
-                threads -= group.inactive_on(PipeRead);
+            match object {
+                WaitObject::Kind(PipeRead) => threads -= group.inactive_on(PipeRead),
+                WaitObject::Kind(TimedLock) => threads -= group.inactive_on_timed_locks(),
+                _ => {}
             }
             let server = Place::from(Actor::Server);
             let address = |path: &String| ActorResource::Address(path.clone());

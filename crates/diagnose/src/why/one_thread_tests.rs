@@ -94,3 +94,32 @@ fn an_event_loop_spends_the_rest_of_its_time_waiting_for_files() {
     let verdict = is(&run, Cause::SyncLogging);
     assert_eq!(keys(&verdict), ["threads server", "disk server"]);
 }
+
+#[test]
+fn a_thread_that_supervises_is_no_pool() {
+    // The main threads of a supervisor and of a worker process, and two threads of the worker.
+    let mut run = run_with(1.5, 1.0, 0.5);
+    run.least_service_time_us = Some(3_300.0);
+    let of = |what: &str, value| series("server threads", what, value);
+    let main = [("timed lock", 1.2), ("events", 0.2)];
+    let pool = [("own lock", 0.2), ("timed lock", 0.3), ("events", 1.0)];
+    run.observations.extend(
+        [
+            of("gunicorn (main) threads", 2.0),
+            of("gunicorn (main) at work", 1.0),
+            of("gunicorn (main) on_cpu", 0.2),
+            of("gunicorn threads", 3.0),
+            of("gunicorn at work", 2.0),
+            of("gunicorn on_cpu", 0.8),
+        ]
+        .into_iter()
+        .chain(
+            blocked("gunicorn (main)", &main, 8_000.0)
+                .into_iter()
+                .skip(1),
+        )
+        .chain(blocked("gunicorn", &pool, 15_000.0).into_iter().skip(1)),
+    );
+    let verdict = is(&run, Cause::ServerCpuOneThread);
+    assert!(verdict.summary.contains("interpreter lock"), "{verdict:#?}");
+}

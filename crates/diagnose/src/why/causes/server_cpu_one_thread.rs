@@ -80,6 +80,18 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     .found()
 }
 
+/// Returns whether threads that work on requests sometimes wait for a lock with a timeout, as under
+/// an interpreter lock, and for no resource.
+fn takes_turns(facts: &RunFacts<'_>) -> bool {
+    let waits = |group: &ThreadGroupFacts| {
+        group.blocked_on_kind(WaitKind::TimedLock) - group.inactive_on_timed_locks()
+    };
+    let waiting: f64 = facts.thread_groups.iter().map(waits).sum();
+    let is_jvm = facts.jvm(JvmFigure::JavaThreads).is_some();
+    let concurrency = facts.concurrency.unwrap_or_default();
+    !is_jvm && waiting >= NOTICEABLE && await_no_resource(facts, concurrency)
+}
+
 /// Returns the number of threads whose lock waits have a timeout, if this suggests an interpreter
 /// lock. CPython waits for its lock with a timeout of 5 ms. HotSpot implements pauses as such
 /// waits, so JVMs are excluded.
@@ -98,10 +110,12 @@ fn one_at_a_time(facts: &RunFacts<'_>) -> Option<Finding> {
     let waits = interpreter_waits(facts);
     // The thread that processes a request takes turns with the threads that read and write. Even
     // without queueing, the shortest service time is therefore a few times the CPU time of the
-    // request. If threads are waiting for the interpreter lock, the service time can also be less
-    // than the CPU time, which then includes handing over the lock.
+    // request, and more if threads sometimes wait for an interpreter lock. If many threads are
+    // waiting for it, the service time can also be less than the CPU time, which then includes
+    // handing over the lock.
     let least = if waits.is_some() { MOST } else { ONE.start };
-    let few = least..(2.0 * ONE.end);
+    let most = if takes_turns(facts) { 4.0 } else { 2.0 };
+    let few = least..(most * ONE.end);
     // The threads use about one CPU. Handovers between threads reduce this use. The use can exceed
     // one CPU if an interpreter releases its lock during system calls.
     let beyond = if waits.is_some() { SPARE } else { NOTICEABLE };

@@ -146,6 +146,15 @@ impl ThreadGroupFacts {
         self.inactive().min(self.blocked_on_kind(kind))
     }
 
+    /// Returns the number of inactive threads that are waiting for a lock with a timeout, such as a
+    /// thread that supervises processes. Inactive threads are assumed to wait for other objects
+    /// first.
+    pub fn inactive_on_timed_locks(&self) -> f64 {
+        let timed = self.blocked_on_kind(WaitKind::TimedLock);
+        let others = self.blocked_on(|object| *object != WaitObject::Kind(WaitKind::TimedLock));
+        (self.inactive() - others).clamp(0.0, timed)
+    }
+
     /// Returns the number of threads that are waiting, without a timeout, for a lock or a
     /// condition.
     pub fn untimed_locks(&self) -> f64 {
