@@ -336,7 +336,7 @@ mod tests {
         assert!((possible.probability.unwrap() - 0.73).abs() < 0.01);
         let second = possible.runner_up.unwrap();
         assert_eq!(second.cause, Cause::SyncLogging);
-        assert!(second.measurement.contains("permission"), "{second:?}");
+        assert!(second.measurement.contains("--prove"), "{second:?}");
         let unknown = of(0.0);
         assert_eq!(
             (unknown.cause, unknown.confidence),
