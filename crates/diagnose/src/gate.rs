@@ -1,4 +1,5 @@
-//! Decides from pairs of server processes whether a candidate is worse than a baseline.
+//! Decides from pairs of server processes whether a candidate is worse than a baseline, or whether
+//! the two differ.
 //!
 //! Each pair has one ratio. The two processes of a pair are loaded alternately, or one after the
 //! other, so changes in host speed affect both. The gate looks at the interval after each pair
@@ -70,7 +71,7 @@ pub fn judge(record: &Record, rules: &GateRules, state: &GateState) -> GateResul
         _ => GateDecision::Inconclusive,
     };
     let (decision, caveat) = match by_interval {
-        GateDecision::Passed => match limited_by_client(record) {
+        GateDecision::Passed | GateDecision::Equivalent => match limited_by_client(record) {
             None => (by_interval, None),
             caveat => (GateDecision::Inconclusive, caveat),
         },
@@ -79,9 +80,9 @@ pub fn judge(record: &Record, rules: &GateRules, state: &GateState) -> GateResul
     let used = (pairs.len() + excluded.len()) as u32;
     let is_hopeless = (max_pairs as usize) < FIRST_LOOK;
     let ended = match decision {
-        GateDecision::Passed | GateDecision::Failed => GateEnd::Decided,
+        decision if decision != GateDecision::Inconclusive => GateEnd::Decided,
         _ if state.is_out_of_time || used >= max_pairs || is_hopeless => GateEnd::OutOfTime,
-        GateDecision::Inconclusive => GateEnd::Interrupted,
+        _ => GateEnd::Interrupted,
     };
     GateResult {
         rules: rules.clone(),
@@ -169,7 +170,7 @@ fn limited_by_client(record: &Record) -> Option<String> {
     let (bound, all) = (bound.count(), record.runs.len());
     (2 * bound > all).then(|| {
         format!(
-            "floodmark limited {bound} of {}, which can hide a slower candidate; use more load threads, or run the client \
+            "floodmark limited {bound} of {}, which can hide a difference; use more load threads, or run the client \
              on other CPUs",
             plural(all as u64, "run")
         )

@@ -16,6 +16,7 @@ fn rules(metric: ComparedMetric) -> GateRules {
         margin: 0.05,
         budget_s: 90.0,
         is_alternating: false,
+        is_two_sided: false,
     }
 }
 
@@ -60,6 +61,31 @@ fn decides_once_the_interval_is_narrow_enough() {
     assert_eq!(unclear.ended, GateEnd::Interrupted);
     let all = judged(&[0.90, 1.05, 0.93, 1.0, 0.97], 5);
     assert_eq!(all.ended, GateEnd::OutOfTime);
+}
+
+#[test]
+fn decides_whether_two_versions_differ() {
+    let judged = |ratios: &[f64]| {
+        let rules = GateRules {
+            is_two_sided: true,
+            ..rules(ComparedMetric::Throughput)
+        };
+        judge(&pairs(ratios), &rules, &planned(10))
+    };
+    let same = judged(&[1.001, 0.998, 1.002, 0.999, 1.001]);
+    assert_eq!(
+        (same.decision, same.ended),
+        (GateDecision::Equivalent, GateEnd::Decided)
+    );
+    for center in [0.9, 1.1] {
+        let ratios = [0.001, -0.002, 0.002, -0.001, 0.001].map(|d| center + d);
+        assert_eq!(judged(&ratios).decision, GateDecision::Different);
+    }
+    let unclear = judged(&[0.90, 1.05, 0.93, 1.0, 0.97]);
+    assert_eq!(
+        (unclear.decision, unclear.ended),
+        (GateDecision::Inconclusive, GateEnd::Interrupted)
+    );
 }
 
 #[test]

@@ -1,4 +1,7 @@
-//! `floodmark compare`: compares two results, or two trials of one result.
+//! `floodmark compare`: compares two results or two trials of one result, or measures and compares
+//! two versions of a server.
+
+mod versions;
 
 use std::path::{Path, PathBuf};
 
@@ -22,30 +25,36 @@ use crate::files::{self, CiOutput, Files};
 use crate::out;
 use crate::results::{self, TableArgs};
 use crate::session::tool;
+use versions::VersionArgs;
 
-/// Compare two results: ratios of their figures with 95 % intervals.
+/// Compare two versions of a server, or two results.
 ///
-/// A ratio is A's figure divided by B's. The sample size is the number of server processes, because
-/// all attempts on one process yield a single figure. An interval requires at least two processes
-/// per result.
+/// Two versions (--baseline, --candidate): starts fresh processes of both in pairs (A B, B A, …) and
+/// loads them in turn, until a 95 % interval shows whether they differ. Two results (A B): ratios of
+/// B's figures to A's, with intervals over server processes; requires at least two processes per
+/// result.
 #[derive(Debug, Args)]
-#[command(after_help = HELP)]
+#[command(
+    after_help = HELP,
+    override_usage = "floodmark compare [OPTIONS] --baseline <COMMAND> --candidate <COMMAND>\n       \
+        floodmark compare [OPTIONS] <A> <B>"
+)]
 pub struct CompareArgs {
-    /// Result directory (--out), its record.json, or a directory of result directories to pool;
-    /// append :NAME to select one of several trials, such as results/today:nginx
-    #[arg(value_name = "A")]
-    pub a: String,
+    /// Baseline: a result directory (--out), its record.json, or a directory of result directories
+    /// to pool; append :NAME to select one of several trials, such as results/today:nginx
+    #[arg(value_name = "A", required_unless_present = "baseline")]
+    pub a: Option<String>,
 
-    /// Result to compare with
-    #[arg(value_name = "B")]
-    pub b: String,
+    /// Candidate: the result to compare with the baseline
+    #[arg(value_name = "B", required_unless_present = "baseline")]
+    pub b: Option<String>,
 
     /// Metrics to compare; empty for all.
     #[arg(
         long,
         value_name = "NAME",
         help = format!(
-            "Metric to compare: {}; repeatable [default: all]",
+            "Metric to compare: {}; repeatable for results [default: all; for versions: throughput]",
             metric_names(|metric| metric != ComparedMetric::Capacity)
         )
     )]
@@ -68,13 +77,18 @@ pub struct CompareArgs {
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 
-    /// Write the comparison as JSON; - for stdout [default: none]
+    /// Write the comparison of results, or the record of versions, as JSON; - for stdout [default:
+    /// none]
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
     /// Output for continuous integration.
     #[command(flatten)]
     pub ci: CiOutput,
+
+    /// Versions to measure.
+    #[command(flatten, next_help_heading = "Two versions")]
+    pub versions: VersionArgs,
 }
 
 /// Lists metrics for a help text.
@@ -90,13 +104,20 @@ pub fn metric_names(is_listed: impl Fn(ComparedMetric) -> bool) -> String {
 
 /// Runs the command.
 pub fn run(args: &CompareArgs) -> Result<(), Ending> {
-    if args.a == args.b {
+    match (&args.a, &args.b) {
+        (Some(a), Some(b)) => compare_results(args, a, b),
+        _ => versions::run(args),
+    }
+}
+
+/// Compares two stored results.
+fn compare_results(args: &CompareArgs, at_a: &str, at_b: &str) -> Result<(), Ending> {
+    if at_a == at_b {
         return Err(Ending::usage(format!(
-            "A and B are both {}; name two results, or two trials of one result ({}:NAME)",
-            args.a, args.a
+            "A and B are both {at_a}; name two results, or two trials of one result ({at_a}:NAME)"
         )));
     }
-    let (read_a, read_b) = (Operand::read(&args.a)?, Operand::read(&args.b)?);
+    let (read_a, read_b) = (Operand::read(at_a)?, Operand::read(at_b)?);
     let files = Files {
         html: args.html.clone(),
         json: args.json.clone(),
@@ -112,9 +133,9 @@ pub fn run(args: &CompareArgs) -> Result<(), Ending> {
     let like = caveats((&a, &read_a.records), (&b, &read_b.records));
     if a.metrics() != b.metrics() {
         let (with, without) = if a.capacities.is_empty() {
-            (&args.b, &args.a)
+            (at_b, at_a)
         } else {
-            (&args.a, &args.b)
+            (at_a, at_b)
         };
         return Err(Ending::usage(format!(
             "{with} has a capacity, and {without} has none; compare two results of the same command"
@@ -148,7 +169,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Ending> {
             terminal::comparison(&compared, style)
         })?,
     }
-    let fault = fault(args, [(&args.a, &a), (&args.b, &b)]);
+    let fault = fault(args, [(at_a, &a), (at_b, &b)]);
     if let Some(path) = &args.html {
         let [runs_a, runs_b] = [&a, &b].map(drawable_runs);
         let sides = [(&a, &runs_a), (&b, &runs_b)];
@@ -265,7 +286,7 @@ fn split(text: &str) -> (PathBuf, Option<String>) {
 }
 
 /// Returns why the comparison is invalid, if it is. Each side is paired with its argument.
-fn fault(args: &CompareArgs, of: [(&String, &RunGroup<'_>); 2]) -> Option<Ending> {
+fn fault(args: &CompareArgs, of: [(&str, &RunGroup<'_>); 2]) -> Option<Ending> {
     let invalid = |message: String| Some(Ending::new(Exit::Invalid, message));
     if let Some((text, _)) = of.into_iter().find(|(_, side)| !has_valid(side)) {
         return invalid(format!("{text}: every run is invalid; measure again"));

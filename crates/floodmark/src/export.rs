@@ -10,7 +10,7 @@ use crate::exit::Ending;
 use crate::out;
 
 /// Flags that export metrics.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub struct ExportArgs {
     /// Serve metrics for Prometheus at http://ADDR:PORT/metrics during the command, such as
     /// 127.0.0.1:9464 [default: none]

@@ -104,10 +104,9 @@ pub fn run(args: &RunArgs) -> Result<(), Ending> {
     let stop = stop_on_signals()?;
     let resume = args.resume.as_deref();
     let trials = ExperimentTrials {
-        args,
-        experiment,
-        floodmark: own_program()?,
-        failed: 0,
+        has_all_trials: args.only.is_empty(),
+        fail_on_claims: args.fail_on_claims,
+        ..ExperimentTrials::new(experiment)?
     };
     Session::run(&args.output, resume, &stop, trials)
 }
@@ -128,15 +127,32 @@ pub fn checked_plan(trial: &Trial) -> Result<Option<Plan>, Ending> {
 }
 
 /// The trials of an experiment.
-struct ExperimentTrials<'a> {
-    args: &'a RunArgs,
+pub struct ExperimentTrials {
     experiment: Experiment,
     floodmark: PathBuf,
+    /// Whether the experiment has all trials of its file. --only may exclude the trial whose check
+    /// is expected to fail.
+    has_all_trials: bool,
+    fail_on_claims: bool,
     /// Number of trials that failed.
     failed: usize,
 }
 
-impl ExperimentTrials<'_> {
+impl ExperimentTrials {
+    /// Prepares an experiment with all of its trials.
+    ///
+    /// # Errors
+    /// Fails if the path of this program is unknown.
+    pub fn new(experiment: Experiment) -> Result<Self, Ending> {
+        Ok(ExperimentTrials {
+            experiment,
+            floodmark: own_program()?,
+            has_all_trials: true,
+            fail_on_claims: false,
+            failed: 0,
+        })
+    }
+
     /// Describes the experiment and its length.
     fn heading(&self, schedule: &TrialSchedule) -> String {
         let description = &self.experiment.description;
@@ -144,7 +160,12 @@ impl ExperimentTrials<'_> {
             (Some(crash), _) => format!(" – {} crash rounds per trial", crash.rounds),
             (None, Some(rules)) => {
                 let budget = about(Duration::from_secs_f64(rules.budget_s));
-                format!(" – pairs of servers until the gate decides, up to {budget}")
+                let end = if rules.is_two_sided {
+                    "the comparison is decided"
+                } else {
+                    "the gate decides"
+                };
+                format!(" – pairs of servers until {end}, up to {budget}")
             }
             (None, None) => schedule.length().map_or_else(String::new, |length| {
                 format!(" – {} of load", about(length))
@@ -165,7 +186,7 @@ impl ExperimentTrials<'_> {
     }
 }
 
-impl Measurement for ExperimentTrials<'_> {
+impl Measurement for ExperimentTrials {
     fn measure(
         &mut self,
         session: &Session<'_>,
@@ -244,13 +265,9 @@ impl Measurement for ExperimentTrials<'_> {
             Some(Ending::new(invalid.exit, named(run, invalid.message)))
         }));
         all.extend(gate.and_then(failed_gate));
-        all.extend(failed_check(
-            &self.experiment,
-            runs,
-            self.args.only.is_empty(),
-        ));
+        all.extend(failed_check(&self.experiment, runs, self.has_all_trials));
         all.extend(crash_loss(&self.experiment, &record.crash));
-        if self.args.fail_on_claims {
+        if self.fail_on_claims {
             all.extend(refuted(&record.claims));
         }
         all
@@ -296,13 +313,12 @@ fn refuted(claims: &[ClaimResult]) -> Option<Ending> {
     Some(Ending::new(Exit::Check, message))
 }
 
-/// Returns an [`Ending`] if a check has an unexpected outcome. `all_trials` is false with --only,
-/// which may exclude the trial that is expected to fail.
-fn failed_check(experiment: &Experiment, runs: &[Run], all_trials: bool) -> Option<Ending> {
+/// Returns an [`Ending`] if a check has an unexpected outcome.
+fn failed_check(experiment: &Experiment, runs: &[Run], has_all_trials: bool) -> Option<Ending> {
     let expects_violation = experiment.description.expected_check == Some(ExpectedCheck::Violated);
     endings::failed_check(runs, expects_violation).or_else(|| {
         let mut checks = runs.iter().flat_map(|run| &run.checks).peekable();
-        let unexpected = expects_violation && all_trials && checks.peek().is_some();
+        let unexpected = expects_violation && has_all_trials && checks.peek().is_some();
         let passed = unexpected && checks.all(|check| check.held == Some(true));
         let message = "the check passed, but the experiment expects it to fail";
         passed.then(|| Ending::new(Exit::Check, message))

@@ -51,6 +51,11 @@ impl FileError {
 pub struct Located<T>(Spanned<T>);
 
 impl<T> Located<T> {
+    /// Returns a value that does not come from a file. Its position is empty.
+    pub fn outside_file(value: T) -> Self {
+        Located(Spanned::new(0..0, value))
+    }
+
     /// Returns the position as a range of bytes.
     pub fn span(&self) -> Range<usize> {
         self.0.span()

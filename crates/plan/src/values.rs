@@ -254,6 +254,22 @@ impl fmt::Display for Scalar {
     }
 }
 
+/// Form of a percentage.
+const PERCENTAGE: &str = "a percentage above 0% and below 100%, such as \"5%\"";
+
+/// Parses a percentage above 0 % and below 100 %. Returns it as a share.
+///
+/// # Errors
+/// The text is not such a percentage.
+pub fn percentage(text: &str) -> Result<f64, String> {
+    let percent = text.strip_suffix('%').map(str::trim_end);
+    let percent: Option<f64> = percent.and_then(|number| number.parse().ok());
+    match percent {
+        Some(percent) if percent > 0.0 && percent < 100.0 => Ok(percent / 100.0),
+        _ => Err(format!("expected {PERCENTAGE}")),
+    }
+}
+
 /// Parses a manifest value. `parse` returns `None` if the value does not have the `expected` form.
 /// If the value is a misspelling of one of the valid `words`, the error suggests that word.
 fn read<'de, T, D: Deserializer<'de>>(
@@ -402,12 +418,8 @@ kind!(
     /// A percentage above 0 % and below 100 %, stored as a share.
     Percentage,
     f64,
-    "a percentage above 0% and below 100%, such as \"5%\"",
-    |scalar| {
-        let number = scalar.text()?.strip_suffix('%')?.trim_end();
-        let percent: f64 = number.parse().ok()?;
-        (percent > 0.0 && percent < 100.0).then_some(percent / 100.0)
-    },
+    PERCENTAGE,
+    |scalar| percentage(scalar.text()?).ok(),
     json_schema!({ "type": "string", "pattern": "^[0-9.]+\\s*%$" })
 );
 

@@ -18,6 +18,11 @@ crate::names::named! {
         Passed = "passed",
         /// The interval excludes 1, and the degradation is at least half of the margin.
         Failed = "failed",
+        /// Two-sided: the interval excludes any difference by the margin, and the measured
+        /// difference is less than half of the margin.
+        Equivalent = "equivalent",
+        /// Two-sided: the interval excludes 1, and the difference is at least half of the margin.
+        Different = "different",
         /// The interval is too wide or missing.
         Inconclusive = "inconclusive",
     }
@@ -42,7 +47,8 @@ pub struct GateRules {
     pub candidate: String,
     /// Metric to compare.
     pub metric: ComparedMetric,
-    /// Smallest degradation that the gate must find, as a share of the baseline's figure.
+    /// Smallest degradation, or two-sided the smallest difference, that the gate must find, as a
+    /// share of the baseline's figure.
     pub margin: f64,
     /// Time limit in seconds, excluding builds.
     pub budget_s: f64,
@@ -50,6 +56,10 @@ pub struct GateRules {
     /// they are measured one after the other.
     #[serde(default)]
     pub is_alternating: bool,
+    /// Whether a faster candidate is a difference too (`floodmark compare --baseline`). Otherwise,
+    /// only a degradation counts.
+    #[serde(default)]
+    pub is_two_sided: bool,
 }
 
 impl GateRules {
@@ -70,8 +80,13 @@ impl GateRules {
     /// by the margin. If both apply, the gate fails if the degradation is at least half of the
     /// margin. A wrong pass and a wrong failure therefore each have at most half of the interval's
     /// error probability.
+    ///
+    /// A two-sided comparison applies the same rules to a difference in either direction.
     #[must_use]
     pub fn decide(&self, ratio: f64, interval: &Interval) -> GateDecision {
+        if self.is_two_sided {
+            return self.decide_two_sided(ratio, interval);
+        }
         // Degradations are positive, whatever the direction of the metric.
         let sign = if self.metric.figure().more_is_better() {
             -1.0
@@ -86,6 +101,19 @@ impl GateRules {
             GateDecision::Failed
         } else if !is_large && most < self.margin {
             GateDecision::Passed
+        } else {
+            GateDecision::Inconclusive
+        }
+    }
+
+    fn decide_two_sided(&self, ratio: f64, interval: &Interval) -> GateDecision {
+        let is_large = (ratio - 1.0).abs() >= self.margin / 2.0;
+        let excludes_one = interval.low > 1.0 || interval.high < 1.0;
+        let is_within = interval.low > 1.0 - self.margin && interval.high < 1.0 + self.margin;
+        if is_large && excludes_one {
+            GateDecision::Different
+        } else if !is_large && is_within {
+            GateDecision::Equivalent
         } else {
             GateDecision::Inconclusive
         }
@@ -223,24 +251,44 @@ mod tests {
             margin: 0.05,
             budget_s: 90.0,
             is_alternating: false,
+            is_two_sided: false,
+        }
+    }
+
+    fn interval(low: f64, high: f64) -> Interval {
+        Interval {
+            low,
+            high,
+            confidence: 0.95,
+            method: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_two_sided_comparison_finds_differences_in_both_directions() {
+        use GateDecision::{Different, Equivalent, Inconclusive};
+        let rules = GateRules {
+            is_two_sided: true,
+            ..rules(ComparedMetric::P99)
+        };
+        for (ratio, low, high, decision) in [
+            (1.0, 0.96, 1.04, Equivalent),
+            (0.95, 0.91, 0.99, Different),
+            (1.05, 1.01, 1.09, Different),
+            // Certainly different, but by less than half of the margin.
+            (0.98, 0.97, 0.99, Equivalent),
+            (0.99, 0.94, 1.04, Inconclusive),
+            (1.01, 0.96, 1.06, Inconclusive),
+            (1.03, 0.99, 1.07, Inconclusive),
+        ] {
+            let decided = rules.decide(ratio, &interval(low, high));
+            assert_eq!(decided, decision, "{ratio} {low}");
         }
     }
 
     #[test]
     fn decides_in_the_direction_of_the_metric() {
-        let decide = |metric, ratio, low, high| {
-            let method = String::new();
-            let confidence = 0.95;
-            rules(metric).decide(
-                ratio,
-                &Interval {
-                    low,
-                    high,
-                    confidence,
-                    method,
-                },
-            )
-        };
+        let decide = |metric, ratio, low, high| rules(metric).decide(ratio, &interval(low, high));
         use GateDecision::{Failed, Inconclusive, Passed};
         for (ratio, low, high, rate, time) in [
             (1.0, 0.96, 1.04, Passed, Passed),

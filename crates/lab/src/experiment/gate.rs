@@ -28,7 +28,7 @@ const TURN_RESPONSES: f64 = 10.0;
 const MIN_TURNS: f64 = 5.0;
 
 /// Default warm-up, as a share of the load's duration.
-const AUTO_WARMUP: f64 = 0.2;
+pub(crate) const AUTO_WARMUP: f64 = 0.2;
 
 /// Number of the first request of an alternating load. Ordinary loads never reach this number.
 const FIRST_NUMBER: u64 = 1 << 32;

@@ -38,6 +38,7 @@ use server::check_response;
 
 pub use client::ExternalClient;
 pub use crash::with_crash_load;
+pub(crate) use gate::AUTO_WARMUP;
 pub use hosts::{PlacementError, TrialHosts};
 pub use resume::EarlierResult;
 pub use server::LISTENING;

@@ -13,6 +13,7 @@ mod place;
 mod program;
 mod system;
 mod trial;
+mod versions;
 mod workload;
 
 use floodmark_plan::toml_file::schema;
@@ -30,6 +31,7 @@ pub use program::{
 };
 pub use system::{Store, StoreSource, System, TrialStore};
 pub use trial::Trial;
+pub use versions::{VersionComparison, request_path};
 pub use workload::{Workload, WorkloadRequest};
 
 /// Returns the JSON Schema of `system.toml`, kept in `docs/system.schema.json`.

@@ -280,11 +280,12 @@ pub(super) fn gate_rules(
         margin: margin.map_or(DEFAULT_MARGIN, |margin| margin.0),
         budget_s: budget.map_or(GATE_BUDGET, |budget| budget.0).as_secs_f64(),
         is_alternating,
+        is_two_sided: false,
     })
 }
 
 /// Returns why a gate cannot alternate, or `None` if it can.
-fn obstacle(metric: ComparedMetric, trials: &[Trial]) -> Option<&'static str> {
+pub(super) fn obstacle(metric: ComparedMetric, trials: &[Trial]) -> Option<&'static str> {
     if metric == ComparedMetric::ServerCpuPerRequest {
         return Some("CPU times are not accurate enough for turns of a few milliseconds");
     }
@@ -317,7 +318,7 @@ fn obstacle(metric: ComparedMetric, trials: &[Trial]) -> Option<&'static str> {
 }
 
 /// Returns why a gate cannot use a metric, and how to fix it.
-fn metric_refusal(metric: ComparedMetric, trial: &Trial) -> Option<String> {
+pub(super) fn metric_refusal(metric: ComparedMetric, trial: &Trial) -> Option<String> {
     let load = &trial.load;
     let is_scheduled = load.rate.is_some() || load.burst.is_some();
     match metric {

@@ -406,14 +406,17 @@ fn tuned(tuning: &Tuning) -> ConditionCase {
     ConditionCase::new("tuning", outcome, &tuning.why_ended)
 }
 
-/// Returns the case for the decision of a gate.
+/// Returns the case for the decision of a gate or of a comparison of two versions, which passes if
+/// it is decided.
 fn gated(gate: &GateResult) -> ConditionCase {
     let outcome = match gate.decision {
-        GateDecision::Passed => CaseOutcome::Passed,
+        GateDecision::Passed | GateDecision::Equivalent | GateDecision::Different => {
+            CaseOutcome::Passed
+        }
         GateDecision::Failed => CaseOutcome::Failed,
         GateDecision::Inconclusive => CaseOutcome::NotEvaluated,
     };
-    ConditionCase::new("gate", outcome, gate::detail(gate))
+    ConditionCase::new(gate::noun(&gate.rules), outcome, gate::detail(gate))
 }
 
 /// Returns the case for a published claim.

@@ -40,7 +40,13 @@ pub(crate) fn document(record: &Record) -> Blocks {
     }
     let has_capacities = experiment.capacity.is_some();
     capacity::add_trial_capacities(&mut blocks, record);
-    if experiment.crash.is_none() && !has_capacities {
+    // The figures of alternating loads are those of the pairs. The ordinary runs only show whether
+    // these figures are valid.
+    let is_alternating = experiment
+        .gate
+        .as_ref()
+        .is_some_and(|gate| gate.is_alternating);
+    if experiment.crash.is_none() && !has_capacities && !is_alternating {
         let rows = trials.iter();
         let rows = rows.map(|(name, runs)| ((*name).to_owned(), cells(runs)));
         blocks.tables([Table::of(rows, "")]);

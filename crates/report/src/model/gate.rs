@@ -1,7 +1,8 @@
-//! A gate: its decision, its pairs and their chart.
+//! A gate or a comparison of two versions: its decision, its pairs and their chart.
 
-use floodmark_record::gate::{GateDecision, GateEnd, GatePair, GateResult};
+use floodmark_record::gate::{GateDecision, GateEnd, GatePair, GateResult, GateRules};
 use floodmark_record::units::show_ratio;
+use floodmark_stats::comparison::geometric_mean;
 
 use super::chart::{Axis, Chart, Curve, DotColor, Quantity, drawable};
 use super::comparison::{figure, range};
@@ -10,13 +11,23 @@ use super::document::{
 };
 use super::figures::{count_of, duration, ends, extremes, glue, joined, level, optional};
 
+/// Returns the name of what the rules define, in lower case.
+pub(crate) fn noun(rules: &GateRules) -> &'static str {
+    if rules.is_two_sided {
+        "comparison"
+    } else {
+        "gate"
+    }
+}
+
 /// Returns the result in labeled lines.
 pub(crate) fn lines(gate: &GateResult) -> Vec<TextLine> {
     let mut lines = vec![TextLine::new(
-        "gate",
+        noun(&gate.rules),
         [decision(gate.decision), plain(format!("– {}", ratio(gate)))],
     )];
     lines.extend(reason(gate).map(|text| line("", text)));
+    lines.extend(figures(gate).map(|text| line("", text)));
     lines.extend(turns(gate).map(|text| line("", text)));
     lines.extend(gate.excluded.iter().map(|text| line("excluded", text)));
     lines
@@ -30,9 +41,9 @@ pub(crate) fn detail(gate: &GateResult) -> String {
 /// Returns the decision with its emphasis.
 pub(crate) fn decision(decision: GateDecision) -> Span {
     let emphasis = match decision {
-        GateDecision::Passed => Emphasis::Good,
+        GateDecision::Passed | GateDecision::Equivalent => Emphasis::Good,
         GateDecision::Failed => Emphasis::Bad,
-        GateDecision::Inconclusive => Emphasis::Warn,
+        GateDecision::Different | GateDecision::Inconclusive => Emphasis::Warn,
     };
     emphasis.span(decision.name())
 }
@@ -48,7 +59,12 @@ pub fn ratio(gate: &GateResult) -> String {
     };
     let (ratio, basis) = (show_ratio(ratio), basis(gate));
     let margin = glue(&format!("{} %", (rules.margin * 1e4).round() / 1e2));
-    format!("{of} of {candidate}: {ratio} times that of {baseline} ({basis}); margin: {margin}")
+    let margin = match gate.decision {
+        GateDecision::Equivalent => format!("no difference of {margin} or more"),
+        _ if rules.is_two_sided => format!("smallest difference to find: {margin}"),
+        _ => format!("margin: {margin}"),
+    };
+    format!("{of} of {candidate}: {ratio} times that of {baseline} ({basis}); {margin}")
 }
 
 /// Describes the interval and the number of pairs.
@@ -79,10 +95,30 @@ fn reason(gate: &GateResult) -> Option<String> {
              quieter host",
             duration(gate.rules.budget_s)
         ),
+        GateEnd::Interrupted if gate.pairs.is_empty() => return None,
+        GateEnd::Interrupted if gate.rules.is_two_sided => {
+            "stopped before a decision; run the command again".to_owned()
+        }
         GateEnd::Interrupted => {
             "interrupted before a decision; continue it with --resume".to_owned()
         }
     })
+}
+
+/// Returns the figure of each side of an alternating load: `baseline 57,656/s, candidate 57,700/s`.
+/// Other loads have runs, whose table contains these figures.
+fn figures(gate: &GateResult) -> Option<String> {
+    gate.pairs.last()?.turn_s?;
+    let mean = |of: fn(&GatePair) -> f64| {
+        let figures: Vec<f64> = gate.pairs.iter().map(of).collect();
+        Some(figure(gate.rules.metric, Some(geometric_mean(&figures)?)))
+    };
+    let (baseline, candidate) = (mean(|pair| pair.baseline)?, mean(|pair| pair.candidate)?);
+    let rules = &gate.rules;
+    Some(format!(
+        "{} {baseline}, {} {candidate} (means; the ratio omits extreme pairs)",
+        rules.baseline, rules.candidate
+    ))
 }
 
 /// Describes the alternating load, if any.
@@ -156,8 +192,10 @@ pub(crate) fn chart(gate: &GateResult) -> Option<Chart> {
     }
     let bound = |color, name, of| Curve::line(color, name, points(of));
     let color = match gate.decision {
-        GateDecision::Failed => DotColor::Bad,
-        GateDecision::Passed | GateDecision::Inconclusive => DotColor::Good,
+        GateDecision::Failed | GateDecision::Different => DotColor::Bad,
+        GateDecision::Passed | GateDecision::Equivalent | GateDecision::Inconclusive => {
+            DotColor::Good
+        }
     };
     let curves = vec![
         bound(0, "lower bound", |pair| Some(pair.interval.as_ref()?.low)),
@@ -166,9 +204,10 @@ pub(crate) fn chart(gate: &GateResult) -> Option<Chart> {
     ];
     // Fit the y axis to the ratios, because early intervals are much wider than the range of the
     // ratios.
-    let worse = gate.rules.ratio_at(gate.rules.margin);
+    let margins = margins(&gate.rules);
     let ratios = gate.pairs.iter().map(GatePair::ratio);
-    let within = ratios.filter(|y| drawable(*y)).chain([1.0, worse]);
+    let levels = margins.iter().map(|(level, _)| *level);
+    let within = ratios.filter(|y| drawable(*y)).chain(levels).chain([1.0]);
     let (lowest, highest) = extremes(&within.collect::<Vec<_>>())?;
     let range = ((lowest - PADDING).max(0.0), highest + PADDING);
     let curves = curves.into_iter().map(|curve| clipped(curve, range));
@@ -180,10 +219,23 @@ pub(crate) fn chart(gate: &GateResult) -> Option<Chart> {
     let rules = &gate.rules;
     let unit = format!("{} ÷ {} by pair", rules.candidate, rules.baseline);
     let title = "Ratio of each pair, and the interval so far";
-    let chart = Chart::new(title, &unit, axes, curves.collect());
-    let chart = chart.with_level(worse, "worse by the margin");
+    let mut chart = Chart::new(title, &unit, axes, curves.collect());
+    for (level, name) in margins {
+        chart = chart.with_level(level, name);
+    }
     let chart = chart.with_level(1.0, "no difference");
     Some(chart.with_notes([format!("{}.", ratio(gate))]))
+}
+
+/// Returns the ratios at the margin, with a name for each.
+fn margins(rules: &GateRules) -> Vec<(f64, &'static str)> {
+    let worse = (rules.ratio_at(rules.margin), "worse by the margin");
+    let better = (rules.ratio_at(-rules.margin), "better by the margin");
+    if rules.is_two_sided {
+        vec![worse, better]
+    } else {
+        vec![worse]
+    }
 }
 
 /// Limits the points of a curve to the range of the y axis.

@@ -31,6 +31,7 @@ pub(crate) fn passed() -> GateResult {
             margin: 0.05,
             budget_s: 90.0,
             is_alternating: false,
+            is_two_sided: false,
         },
         decision: GateDecision::Passed,
         ratio: Some(0.996),
@@ -76,6 +77,29 @@ fn states_decision_ratio_and_margin() {
 }
 
 #[test]
+fn states_whether_two_versions_differ() {
+    let mut gate = passed();
+    gate.rules.is_two_sided = true;
+    gate.decision = GateDecision::Equivalent;
+    assert_eq!(
+        shown(&gate),
+        [
+            "comparison: equivalent – throughput of after: 0.996 times that of before (95 % interval: 0.981 – \
+             1.012, 4 pairs); no difference of 5 % or more"
+        ]
+    );
+    gate.decision = GateDecision::Different;
+    let text = shown(&gate).concat();
+    assert!(text.starts_with("comparison: different"), "{text}");
+    assert!(
+        text.contains("; smallest difference to find: 5 %"),
+        "{text}"
+    );
+    // Both margins and the level of no difference.
+    assert_eq!(chart(&gate).unwrap().levels.len(), 3);
+}
+
+#[test]
 fn states_how_the_servers_were_loaded() {
     let mut gate = passed();
     gate.rules.margin = 0.005;
@@ -86,6 +110,10 @@ fn states_how_the_servers_were_loaded() {
     assert!(shown[0].ends_with("margin: 0.5 %"), "{shown:?}");
     assert_eq!(
         shown[1],
+        ": before 20,000/s, after 19,924/s (means; the ratio omits extreme pairs)"
+    );
+    assert_eq!(
+        shown[2],
         ": alternating load: both servers of a pair ran at the same time, with turns of about 5 ms"
     );
 }

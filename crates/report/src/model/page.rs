@@ -59,7 +59,13 @@ impl PageContent {
         let mut sections = vec![
             ("Capacity", capacity_section(record)),
             ("Ranking", ranking(record, &all)),
-            ("Gate", gate_section(record)),
+            (
+                match &record.gate {
+                    Some(gate) if gate.rules.is_two_sided => "Comparison",
+                    _ => "Gate",
+                },
+                gate_section(record),
+            ),
             (
                 "Crash rounds",
                 Blocks::of_lines(crash::losses(&record.crash)),

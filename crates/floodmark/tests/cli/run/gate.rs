@@ -11,7 +11,7 @@ use crate::support::{code, finish, signal, text, wait_for};
 use crate::tables::rows;
 
 /// A server that sleeps before each response.
-const SERVER: &str = r#"
+pub(super) const SERVER: &str = r#"
 import http.server, sys, time
 
 class Slow(http.server.BaseHTTPRequestHandler):

@@ -26,6 +26,7 @@ mod resumed;
 mod separate;
 mod stores;
 mod tuning;
+mod versions;
 
 /// A directory with an experiment and its result.
 struct ExperimentDirectory(tempfile::TempDir);
