@@ -143,7 +143,7 @@ fn compare_results(args: &CompareArgs, at_a: &str, at_b: &str) -> Result<(), End
     }
     let metrics = a.metrics().into_iter();
     let all: Vec<Comparison> = metrics
-        .map(|metric| compare_groups(&a, &b, metric))
+        .map(|metric| compare_groups(&b, &a, metric))
         .collect();
     let wanted = |c: &&Comparison| args.metric.is_empty() || args.metric.contains(&c.metric);
     let judge = |condition: &RatioCondition| {
@@ -153,8 +153,8 @@ fn compare_results(args: &CompareArgs, at_a: &str, at_b: &str) -> Result<(), End
     let compared = ComparisonReport {
         schema: SCHEMA_VERSION,
         tool: tool(),
-        a: a.summary(),
-        b: b.summary(),
+        a: b.summary(),
+        b: a.summary(),
         unlike: like.unlike,
         notes: like.notes,
         comparisons: all.iter().filter(wanted).cloned().collect(),

@@ -84,9 +84,9 @@ pub struct Compared {
 /// Comparison of two systems by one metric.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
-    /// The first system.
+    /// The candidate, which is the numerator of the ratio.
     pub a: String,
-    /// The second system.
+    /// The baseline.
     pub b: String,
     /// The metric.
     pub metric: ComparedMetric,
@@ -188,9 +188,9 @@ pub struct ComparisonReport {
     pub schema: u32,
     /// Version and command line of the floodmark process that made the comparison.
     pub tool: ToolInfo,
-    /// The first result.
+    /// The candidate, which is the second argument of the command.
     pub a: ComparedResult,
-    /// The second result.
+    /// The baseline, which is the first argument of the command.
     pub b: ComparedResult,
     /// Differences between the results in load, host or version. These differences also affect the
     /// ratios.

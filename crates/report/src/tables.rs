@@ -48,7 +48,7 @@ impl ResultTables {
             ("requests", run::all_requests(record)),
             ("steps", run::all_steps(record)),
             ("sweeps", sweep::points(record)),
-            ("ratios", comparison::table(&record.comparisons, "a", "b")),
+            ("ratios", comparison::table(&record.comparisons)),
             ("claims", comparison::claims_table(&record.claims)),
             (CONDITIONS, Table::of_data(conditions)),
             ("capacity_trials", capacity::all_trials(record)),
@@ -62,7 +62,7 @@ impl ResultTables {
         let suite = cases::comparison_name(compared);
         let conditions = condition_rows(&suite, &cases::thresholds(&compared.thresholds));
         ResultTables::of([
-            ("ratios", comparison::table(&compared.comparisons, "a", "b")),
+            ("ratios", comparison::table(&compared.comparisons)),
             (CONDITIONS, Table::of_data(conditions)),
         ])
     }

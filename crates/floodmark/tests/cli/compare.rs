@@ -77,7 +77,7 @@ fn compares_several_results_per_side() {
     assert_eq!(code, 0, "{table}");
     let page = fs::read_to_string(page).unwrap();
     for part in [
-        "ratio = a ÷ b",
+        "ratio = b ÷ a",
         "<h2>Curves</h2>",
         "<polyline class=\"curve k1\"",
     ] {
@@ -86,7 +86,8 @@ fn compares_several_results_per_side() {
     // Loads have no capacity.
     assert_eq!(compared.comparisons.len(), ComparedMetric::ALL.len() - 1);
     assert_eq!((compared.a.processes, compared.b.processes), (3, 3));
-    assert_eq!([&*compared.a.name, &*compared.b.name], ["a", "b"]);
+    // Ratios are candidate ÷ baseline, and the baseline is the first argument.
+    assert_eq!([&*compared.b.name, &*compared.a.name], ["a", "b"]);
     assert_eq!(compared.unlike, Vec::<String>::new());
     for comparison in &compared.comparisons {
         let (low, ratio) = (comparison.low.unwrap(), comparison.ratio.unwrap());
@@ -116,7 +117,7 @@ fn compares_several_results_per_side() {
         record.runs[0].throughput_per_s.unwrap().ln()
     });
     let mean = (logs.sum::<f64>() / 3.0).exp();
-    let figure = compared.comparisons[0].figures_a.figure.unwrap();
+    let figure = compared.comparisons[0].figures_b.figure.unwrap();
     assert!((figure / mean - 1.0).abs() < 1e-9, "{figure} {mean}");
     let notes = compared.notes.join("\n");
     assert!(
@@ -201,9 +202,9 @@ fn compares_two_systems_of_one_record() {
     let path = path.to_str().unwrap();
     let side = |i: usize| format!("{path}:{}", names[i]);
     let (_, compared, _) = compare(&side(0), &side(1), &[]);
-    assert_eq!([&compared.a.name, &compared.b.name], [&names[0], &names[1]]);
-    assert_eq!(compared.a.of, [format!("{} /json", names[0])]);
-    assert_eq!(compared.b.of, [format!("{} /json", names[1])]);
+    assert_eq!([&compared.b.name, &compared.a.name], [&names[0], &names[1]]);
+    assert_eq!(compared.b.of, [format!("{} /json", names[0])]);
+    assert_eq!(compared.a.of, [format!("{} /json", names[1])]);
 
     let output = run(&["compare", path, &side(1)]);
     assert_eq!(code(&output), 2);

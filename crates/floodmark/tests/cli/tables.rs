@@ -148,14 +148,14 @@ fn compares_two_loads() {
     assert_eq!(
         crate::junit::read(&junit),
         [
-            format!("{a} ÷ {b}: comparison: passed"),
-            format!("{a} ÷ {b}: fail-if throughput ratio > 0: failure"),
-            format!("{a} ÷ {b}: fail-if throughput low > 1: skipped"),
+            format!("{b} ÷ {a}: comparison: passed"),
+            format!("{b} ÷ {a}: fail-if throughput ratio > 0: failure"),
+            format!("{b} ÷ {a}: fail-if throughput low > 1: skipped"),
         ]
     );
     let markdown = text(&run(&["compare", a, b, "--format", "md"]).stdout);
     assert!(
-        markdown.starts_with("### ratios\n\n| metric | a | b |"),
+        markdown.starts_with("### ratios\n\n| metric | baseline | candidate |"),
         "{markdown}"
     );
 }

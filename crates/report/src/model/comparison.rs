@@ -35,13 +35,14 @@ const IN_SENTENCES: [ComparedMetric; 3] = [
 /// Describes the comparison of two results: differences in setup, one row per metric, then notes.
 pub(crate) fn document(compared: &ComparisonReport) -> Blocks {
     let mut blocks = Blocks::default();
-    blocks.paragraph([Emphasis::Strong.span("ratio = a ÷ b")]);
+    let (baseline, candidate) = (&compared.b, &compared.a);
+    blocks.paragraph([Emphasis::Strong.span(ratio_title(&candidate.name, &baseline.name))]);
     blocks.gap();
-    blocks.lines([side("a", &compared.a), side("b", &compared.b)]);
+    blocks.lines([side("baseline", baseline), side("candidate", candidate)]);
     let unlike = compared.unlike.iter();
     blocks.lines(unlike.map(|text| TextLine::new("differs", [Emphasis::Bad.span(text)])));
     blocks.gap();
-    blocks.tables([table(&compared.comparisons, "a", "b")]);
+    blocks.tables([table(&compared.comparisons)]);
     blocks.gap();
     let all: Vec<&Comparison> = compared.comparisons.iter().collect();
     blocks.lines(inconclusive(&all));
@@ -50,6 +51,11 @@ pub(crate) fn document(compared: &ComparisonReport) -> Blocks {
     blocks.lines(methods(&all));
     blocks.lines(compared.thresholds.iter().map(threshold));
     blocks
+}
+
+/// Describes a ratio: `ratio = candidate ÷ baseline`, with the names of both.
+fn ratio_title(candidate: &str, baseline: &str) -> String {
+    format!("ratio = {candidate} ÷ {baseline}")
 }
 
 fn side(label: &str, facts: &ComparedResult) -> TextLine {
@@ -63,31 +69,28 @@ fn side(label: &str, facts: &ComparedResult) -> TextLine {
     TextLine::new(label, spans)
 }
 
-/// Returns a table with a row per compared metric of `a` and `b`.
-pub(crate) fn table<'a>(
-    comparisons: impl IntoIterator<Item = &'a Comparison>,
-    a: &str,
-    b: &str,
-) -> Table {
+/// Returns a table with a row per compared metric. The baseline is in the first column of figures.
+pub(crate) fn table<'a>(comparisons: impl IntoIterator<Item = &'a Comparison>) -> Table {
     let rows = comparisons.into_iter();
-    let rows = rows.map(|of| (of.metric.figure().title(), cells(of, a, b)));
+    let rows = rows.map(|of| (of.metric.figure().title(), cells(of)));
     Table::of(rows, "")
 }
 
-fn cells(of: &Comparison, a: &str, b: &str) -> Vec<ColumnCell> {
+/// Returns the cells of a comparison. Programs read the candidate as `a` and the baseline as `b`.
+fn cells(of: &Comparison) -> Vec<ColumnCell> {
     let show = |value| figure(of.metric, value);
     let (figure_a, figure_b) = (of.figures_a.figure, of.figures_b.figure);
     let (n_a, n_b) = (of.figures_a.processes, of.figures_b.processes);
     let ratio = Emphasis::Strong.span(optional(of.ratio, show_ratio));
     vec![
         text_cell("metric", "metric", of.metric.name()),
-        text_cell("a", "a", &of.a),
-        text_cell("b", "b", &of.b),
+        text_cell("b", "baseline", &of.b),
+        text_cell("a", "candidate", &of.a),
         data("unit", of.metric.figure().unit().name()),
-        shown(a, show(figure_a)).at(Detail::Roomy),
-        shown(b, show(figure_b)).at(Detail::Roomy),
-        listed("figure_a", "figure of a", figure_a, show(figure_a)),
-        listed("figure_b", "figure of b", figure_b, show(figure_b)),
+        shown("baseline", show(figure_b)).at(Detail::Roomy),
+        shown("candidate", show(figure_a)).at(Detail::Roomy),
+        listed("figure_b", "figure of baseline", figure_b, show(figure_b)),
+        listed("figure_a", "figure of candidate", figure_a, show(figure_a)),
         listed("ratio", "ratio", of.ratio, ratio).essential(),
         listed("ratio_low", "95 % interval", of.low, interval(of)).essential(),
         data("ratio_high", of.high),
@@ -99,9 +102,9 @@ fn cells(of: &Comparison, a: &str, b: &str) -> Vec<ColumnCell> {
             conclusion(of.conclusion),
         )
         .essential(),
-        shown("n", faint(format!("{n_a}+{n_b}"))).at(Detail::Roomy),
-        count_cell("processes_a", "processes of a", n_a),
-        count_cell("processes_b", "processes of b", n_b),
+        shown("n", faint(format!("{n_b}+{n_a}"))).at(Detail::Roomy),
+        count_cell("processes_b", "processes of baseline", n_b),
+        count_cell("processes_a", "processes of candidate", n_a),
         data("processes_needed", of.repetitions_needed),
     ]
 }
@@ -133,9 +136,9 @@ pub(crate) fn add_pairs(blocks: &mut Blocks, record: &Record) {
     let on_terminal = |c: &&Comparison| ON_TERMINAL.contains(&c.metric);
     for pair in pairs(&record.comparisons) {
         let (a, b) = (&pair[0].a, &pair[0].b);
-        let explanation = "ratio = a ÷ b, n = server processes per side";
-        blocks.section(format!("a = {a}, b = {b}"), explanation);
-        let mut table = table(pair, "a", "b");
+        let explanation = format!("baseline: {b}, candidate: {a}; n = server processes per side");
+        blocks.section(ratio_title(a, b), &explanation);
+        let mut table = table(pair);
         for (row, of) in table.rows.iter_mut().zip(pair) {
             if !ON_TERMINAL.contains(&of.metric) {
                 row.detail = Detail::Page;

@@ -57,7 +57,7 @@ fn compares_two_trials_with_the_same_load() {
             .unwrap(),
     );
     assert!(
-        text(&report.stdout).contains("a = again, b = native"),
+        text(&report.stdout).contains("ratio = again ÷ native"),
         "{report:?}"
     );
 }

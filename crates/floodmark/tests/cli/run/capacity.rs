@@ -90,7 +90,7 @@ fn compares_the_capacities_of_trials_and_resumes() {
         let lengths: Vec<Length> = lengths.collect();
         assert_eq!(lengths.len(), 7, "{lengths:?}");
     }
-    for words in ["capacity/s", "p99 at 80 %", "a = slow, b = fast"] {
+    for words in ["capacity/s", "p99 at 80 %", "ratio = slow ÷ fast"] {
         assert!(printed.contains(words), "{words}: {printed}");
     }
 }
