@@ -110,6 +110,8 @@ pub fn compare(a: &RunGroup<'_>, b: &RunGroup<'_>, metric: ComparedMetric) -> Co
         processes: figures.values.len() as u32,
         attempts: figures.attempts as u32,
     };
+    let repetitions_needed = ratio.as_ref().and_then(Ratio::repetitions_needed);
+    let load_s = a.load_s_per_process() + b.load_s_per_process();
     Comparison {
         a: a.name.clone(),
         b: b.name.clone(),
@@ -119,7 +121,8 @@ pub fn compare(a: &RunGroup<'_>, b: &RunGroup<'_>, metric: ComparedMetric) -> Co
         high: interval.as_ref().map(|i| i.high),
         confidence: CONFIDENCE,
         conclusion,
-        repetitions_needed: ratio.as_ref().and_then(Ratio::repetitions_needed),
+        repetitions_needed,
+        repetitions_load_s: repetitions_needed.map(|n| f64::from(n) * load_s),
         method,
         figures_a: compared(&of_a),
         figures_b: compared(&of_b),

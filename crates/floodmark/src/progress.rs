@@ -2,7 +2,6 @@
 //! log or pipe gets separate lines. Each event is also forwarded to the metrics export.
 
 use std::io::{IsTerminal, stderr};
-use std::time::Duration;
 
 use floodmark_host::{Stop, before_immediate_exit};
 use floodmark_lab::capacity::CapacityEvents;
@@ -11,7 +10,7 @@ use floodmark_live::{LiveState, LiveView, MIN_SIZE, restore_terminal};
 use floodmark_record::Event;
 use floodmark_record::gate::GateResult;
 use floodmark_record::tuning::{Tuning, TuningStep};
-use floodmark_record::units::show_duration;
+use floodmark_record::units::show_rough_duration;
 use floodmark_report::{capacity_trial_line, gate_pair, plain, tuning_action, tuning_step};
 
 use crate::export::MetricsExport;
@@ -286,23 +285,15 @@ fn schedule_line(name: &str, process: u32, attempt: u32, position: &ScheduleProg
         None => line.push_str(" · last attempt"),
     }
     if let Some(left) = position.left {
-        line.push_str(&format!(" · {} left", about(left)));
+        line.push_str(&format!(" · {} left", show_rough_duration(left)));
     }
     line
 }
 
-/// Formats an estimated duration in whole seconds or minutes.
-pub fn about(length: Duration) -> String {
-    let seconds = length.as_secs_f64().ceil();
-    if seconds < 120.0 {
-        show_duration(Duration::from_secs_f64(seconds))
-    } else {
-        format!("{} min", (seconds / 60.0).ceil())
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -323,6 +314,5 @@ mod tests {
             schedule_line("nginx", 2, 3, &position),
             "3/6 nginx, process 2, attempt 3 · last attempt"
         );
-        assert_eq!(about(Duration::from_secs(600)), "10 min");
     }
 }

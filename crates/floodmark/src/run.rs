@@ -17,11 +17,12 @@ use floodmark_record::experiment::ExpectedCheck;
 use floodmark_record::gate::{GateDecision, GateEnd, GateResult};
 use floodmark_record::reason::joined;
 use floodmark_record::run::Run;
+use floodmark_record::units::show_rough_duration;
 use floodmark_record::{Plan, Record};
 
 use crate::endings;
 use crate::exit::{Ending, Exit, HELP, own_program, stop_on_signals};
-use crate::progress::{LineKind, about};
+use crate::progress::LineKind;
 use crate::session::{Measured, Measurement, OutputArgs, Session};
 
 /// Run an experiment: build, start, load and stop its servers in turn, and print one table.
@@ -159,7 +160,7 @@ impl ExperimentTrials {
         let length = match (&description.crash, &description.gate) {
             (Some(crash), _) => format!(" – {} crash rounds per trial", crash.rounds),
             (None, Some(rules)) => {
-                let budget = about(Duration::from_secs_f64(rules.budget_s));
+                let budget = show_rough_duration(Duration::from_secs_f64(rules.budget_s));
                 let end = if rules.is_two_sided {
                     "the comparison is decided"
                 } else {
@@ -168,7 +169,7 @@ impl ExperimentTrials {
                 format!(" – pairs of servers until {end}, up to {budget}")
             }
             (None, None) => schedule.length().map_or_else(String::new, |length| {
-                format!(" – {} of load", about(length))
+                format!(" – {} of load", show_rough_duration(length))
             }),
         };
         let question = floodmark_report::plain::line(&description.question);

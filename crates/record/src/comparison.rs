@@ -105,6 +105,10 @@ pub struct Comparison {
     /// or more.
     /// The estimate uses the 80 % upper confidence bound of the observed variance.
     pub repetitions_needed: Option<u32>,
+    /// Duration of the load on this number of processes of both systems, in seconds. Absent if
+    /// their number is null, or in records of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repetitions_load_s: Option<f64>,
     /// Method used to compute the ratio and its interval.
     pub method: String,
     /// Figures of `a`.

@@ -133,6 +133,18 @@ pub fn show_duration(duration: Duration) -> String {
     }
 }
 
+/// Formats a long duration, rounded up to whole seconds, minutes, hours or days: `90 s`, `3 min`.
+#[must_use]
+pub fn show_rough_duration(duration: Duration) -> String {
+    let s = duration.as_secs_f64();
+    match s {
+        s if s < 120.0 => format!("{} s", s.ceil()),
+        s if s < 7_200.0 => format!("{} min", (s / 60.0).ceil()),
+        s if s < 172_800.0 => format!("{} h", (s / 3_600.0).ceil()),
+        s => format!("{} days", (s / 86_400.0).ceil()),
+    }
+}
+
 /// Formats an integer with thousands separators: `1,234,567`.
 #[must_use]
 pub fn show_count(n: u64) -> String {

@@ -351,6 +351,7 @@ mod tests {
             confidence: 0.95,
             conclusion,
             repetitions_needed: None,
+            repetitions_load_s: None,
             method: String::new(),
             figures_a: figures.clone(),
             figures_b: figures,

@@ -1,13 +1,14 @@
 //! Weaknesses of a comparison, such as differences in load, host or version between two results.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use floodmark_record::Record;
 use floodmark_record::events::EndReason;
 use floodmark_record::host::Environment;
 use floodmark_record::plan::Check;
 use floodmark_record::run::{Run, Status};
-use floodmark_record::units::show_bytes;
+use floodmark_record::units::{show_bytes, show_rough_duration};
 use serde_json::Value;
 
 use super::run_group::RunGroup;
@@ -215,15 +216,6 @@ fn not_interleaved(a: &RunGroup<'_>, b: &RunGroup<'_>) -> Option<String> {
         "not interleaved: {} was measured {} earlier; changes on the host in the meantime \
          affect the ratios",
         first.name,
-        show_gap(gap_ms)
+        show_rough_duration(Duration::from_millis(gap_ms))
     ))
-}
-
-fn show_gap(ms: u64) -> String {
-    match ms / 1000 {
-        s if s < 120 => format!("{s} s"),
-        s if s < 7_200 => format!("{} min", s / 60),
-        s if s < 172_800 => format!("{} h", s / 3_600),
-        s => format!("{} days", s / 86_400),
-    }
 }

@@ -47,6 +47,14 @@ impl<'a> RunGroup<'a> {
         self.processes.iter().flatten().copied()
     }
 
+    /// Returns the mean duration of the load on a server process in seconds, including warm-ups.
+    pub(super) fn load_s_per_process(&self) -> f64 {
+        let runs = self
+            .runs()
+            .map(|run| run.sending_s + run.plan.warmup.as_secs_f64());
+        runs.sum::<f64>() / self.processes.len().max(1) as f64
+    }
+
     /// Returns the metrics on which the group can be compared.
     #[must_use]
     pub fn metrics(&self) -> Vec<ComparedMetric> {

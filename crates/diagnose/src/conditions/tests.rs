@@ -270,6 +270,7 @@ fn comparison(low: Option<f64>) -> Comparison {
         confidence: 0.95,
         conclusion: Conclusion::Undecided,
         repetitions_needed: None,
+        repetitions_load_s: None,
         method: String::new(),
         figures_a: figures.clone(),
         figures_b: figures,

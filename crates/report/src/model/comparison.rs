@@ -2,12 +2,14 @@
 //! to. Also the steps of a ladder, each compared with the previous step, and published claims with
 //! the measured figures. Ratios are described in plain language, without statistical terms.
 
+use std::time::Duration;
+
 use floodmark_record::Record;
 use floodmark_record::comparison::{
     Agreement, ClaimResult, ComparedMetric, ComparedResult, Comparison, ComparisonReport,
     Conclusion, Holds,
 };
-use floodmark_record::units::{show_count, show_ratio};
+use floodmark_record::units::{show_count, show_ratio, show_rough_duration};
 
 use super::document::{
     Blocks, Cell, ColumnCell, Detail, Emphasis, Row, Span, Table, TextLine, count_cell, data,
@@ -167,10 +169,7 @@ pub(crate) fn appendix(comparisons: &[Comparison]) -> Vec<TextLine> {
 
 /// Returns the number of server processes needed to make inconclusive metrics conclusive.
 fn inconclusive(comparisons: &[&Comparison]) -> Vec<TextLine> {
-    let needed = |c: &&Comparison| {
-        let needed = c.repetitions_needed.map(processes_needed);
-        (c.metric.figure().title(), needed)
-    };
+    let needed = |c: &&Comparison| (c.metric.figure().title(), processes_needed(c));
     gathered("inconclusive", comparisons.iter().map(needed))
 }
 
@@ -203,7 +202,7 @@ pub(crate) fn result(comparison: &Comparison) -> String {
     }
     let level = level(comparison.confidence);
     let interval = glue(&interval(comparison));
-    let needed = comparison.repetitions_needed.map(processes_needed);
+    let needed = processes_needed(comparison);
     let conclusion = match (comparison.conclusion, needed) {
         (Conclusion::Different, _) => String::new(),
         (Conclusion::Equivalent, _) => "; equivalent within 2 %".to_owned(),
@@ -213,18 +212,27 @@ pub(crate) fn result(comparison: &Comparison) -> String {
     format!("{differ} ({level} interval: {interval}){conclusion}")
 }
 
-/// Describes how many server processes a conclusive comparison probably needs.
-pub(crate) fn processes_needed(processes: u32) -> String {
+/// Describes how many server processes a conclusive comparison probably needs, and how long the load
+/// on them takes. Returns `None` if their number is unknown or the comparison is conclusive.
+fn processes_needed(comparison: &Comparison) -> Option<String> {
+    let processes = comparison.repetitions_needed?;
     let needed = match processes {
         10_000.. => "10,000 or more".to_owned(),
         n => show_count(n.into()),
     };
+    let load = comparison.repetitions_load_s;
+    let load = load.and_then(|s| Duration::try_from_secs_f64(s).ok());
+    let load = load.map_or_else(String::new, |load| {
+        format!(" ({} of load)", glue(&show_rough_duration(load)))
+    });
     let advice = if processes > MANY_PROCESSES {
         "; fewer on a quieter host"
     } else {
         ""
     };
-    format!("probably needs {needed} server processes per side{advice}")
+    Some(format!(
+        "probably needs {needed} server processes per side{load}{advice}"
+    ))
 }
 
 /// Returns one word that states whether a claim holds.

@@ -22,6 +22,7 @@ pub(crate) fn comparison(metric: ComparedMetric, conclusion: Conclusion) -> Comp
         confidence: 0.95,
         conclusion,
         repetitions_needed: undecided.then_some(14),
+        repetitions_load_s: undecided.then_some(280.0),
         method: "Welch's t".to_owned(),
         figures_a: figures(184_210.0),
         figures_b: figures(195_302.0),
@@ -126,9 +127,10 @@ fn states_each_conclusion_in_a_sentence() {
     assert_eq!(
         shown(&compared),
         "response time p99 of old: 0.943 times that of new (95 % interval: 0.921 – 1.013); \
-         inconclusive: probably needs 14 server processes per side"
+         inconclusive: probably needs 14 server processes per side (5 min of load)"
     );
     compared.repetitions_needed = Some(466);
+    compared.repetitions_load_s = None;
     assert!(
         result(&compared)
             .ends_with("probably needs 466 server processes per side; fewer on a quieter host")
