@@ -404,20 +404,15 @@ fn notes_weaknesses() {
     let (mut a, mut b) = (record(&FAST, &[]), record(&SLOW, &[]));
     a.runs[0].validity.status = Status::Bound;
     a.runs[1].ended.reason = floodmark_record::events::EndReason::ServerGone;
-    a.tool.command[1] = "load".to_owned();
     for run in &mut b.runs {
         run.started_unix_ms += 400_000;
     }
     let notes = alike(&a, &b).notes;
-    assert_eq!(notes.len(), 4, "{notes:#?}");
+    assert_eq!(notes.len(), 3, "{notes:#?}");
     assert!(notes[0].starts_with("old: 1 of 5 attempts bound by the client"));
     assert!(notes[1].starts_with("old: 1 of 5 attempts ended early"));
     assert!(
-        notes[2].starts_with("old: 1 result from `floodmark load`"),
-        "{notes:#?}"
-    );
-    assert!(
-        notes[3].starts_with("not interleaved: old was measured 6 min earlier"),
+        notes[2].starts_with("not interleaved: old was measured 6 min earlier"),
         "{notes:#?}"
     );
     let back = alike(&b, &a).notes;
@@ -426,6 +421,19 @@ fn notes_weaknesses() {
             .any(|n| n.starts_with("not interleaved: new was measured")),
         "{back:#?}"
     );
+}
+
+#[test]
+fn states_a_note_on_both_results_once() {
+    let (mut a, mut b) = (record(&FAST[..1], &[]), record(&SLOW[..1], &[]));
+    for record in [&mut a, &mut b] {
+        record.runs[0].validity.status = Status::Unsteady;
+        record.tool.command[1] = "load".to_owned();
+    }
+    let notes = alike(&a, &b).notes;
+    assert_eq!(notes.len(), 2, "{notes:#?}");
+    assert!(notes[0].starts_with("each result: 1 of 1 attempt unsteady"));
+    assert!(notes[1].contains("floodmark compare --baseline COMMAND"));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use floodmark_record::units::{show_bytes, show_rough_duration};
 use serde_json::Value;
 
 use super::run_group::RunGroup;
-use crate::text::{plural, plural_if_any};
+use crate::text::plural;
 
 /// Weaknesses of a comparison.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -42,15 +42,28 @@ pub fn caveats(a: (&RunGroup<'_>, &[Record]), b: (&RunGroup<'_>, &[Record])) -> 
     let names = [a.0.name.as_str(), b.0.name.as_str()];
     let mut unlike = differences(names, &load(a.0), &load(b.0));
     unlike.extend(differences(names, &hosts(a.1), &hosts(b.1)));
-    let mut notes = Vec::new();
-    for (group, records) in [a, b] {
-        let mut of_group = validity_notes(group);
-        of_group.extend(unknown_processes(records));
-        notes.extend(group.named(&of_group));
-    }
+    let [of_a, of_b] = [a, b].map(|(group, records)| {
+        let mut notes = validity_notes(group);
+        notes.extend(unknown_processes(records));
+        notes
+    });
+    let (of_both, of_a): (Vec<String>, _) = of_a.into_iter().partition(|n| of_b.contains(n));
+    let of_b = Vec::from_iter(of_b.into_iter().filter(|note| !of_both.contains(note)));
+    let of_both = of_both.iter().map(|note| format!("each result: {note}"));
+    let mut notes = Vec::from_iter(of_both);
+    notes.extend([a.0.named(&of_a), b.0.named(&of_b)].concat());
     notes.extend(not_interleaved(a.0, b.0));
+    let has_interval =
+        |group: &RunGroup<'_>| group.processes.len() > 1 || !group.capacities.is_empty();
+    if !has_interval(a.0) || !has_interval(b.0) {
+        notes.push(MEASURE_BOTH.to_owned());
+    }
     Caveats { unlike, notes }
 }
+
+/// How to compare results of a single server process.
+const MEASURE_BOTH: &str = "to find out whether two versions differ, measure them together: floodmark compare \
+     --baseline COMMAND --candidate COMMAND";
 
 /// Returns one line for each property that differs or has several values.
 pub(super) fn differences(names: [&str; 2], a: &Properties, b: &Properties) -> Vec<String> {
@@ -188,11 +201,14 @@ pub(super) fn validity_notes(group: &RunGroup<'_>) -> Vec<String> {
         .collect()
 }
 
-/// Returns a note if any record comes from `floodmark load`, which does not know when the server
-/// started.
+/// Returns a note if several records come from `floodmark load`, which does not know when the
+/// server started. A single result has no interval.
 fn unknown_processes(records: &[Record]) -> Option<String> {
     let is_load = |record: &&Record| record.tool.command.get(1).is_some_and(|c| c == "load");
-    let results = plural_if_any(records.iter().filter(is_load).count() as u64, "result")?;
+    let results = match records.iter().filter(is_load).count() {
+        0 | 1 => return None,
+        results => plural(results as u64, "result"),
+    };
     Some(format!(
         "{results} from `floodmark load`, each counted as one server process; if the server was not \
          restarted in between, the interval is too narrow"

@@ -157,14 +157,18 @@ pub(crate) fn add_pairs(blocks: &mut Blocks, record: &Record) {
 /// inconclusive metrics need, the notes on further metrics, and the statistical methods.
 pub(crate) fn appendix(comparisons: &[Comparison]) -> Vec<TextLine> {
     let all: Vec<&Comparison> = comparisons.iter().collect();
-    let further = comparisons.iter();
-    let further = further.filter(|c| !ON_TERMINAL.contains(&c.metric));
-    let lines = [
-        inconclusive(&all),
-        notes(&further.collect::<Vec<_>>()),
-        methods(&all),
-    ];
-    lines.concat()
+    let (shown, further): (Vec<&Comparison>, Vec<&Comparison>) = comparisons
+        .iter()
+        .partition(|c| ON_TERMINAL.contains(&c.metric));
+    let is_shown = |note: &String| shown.iter().any(|c| c.notes.contains(note));
+    let further = further.iter().map(|c| {
+        let notes = c.notes.iter().filter(|note| !is_shown(note));
+        (
+            c.metric.figure().title(),
+            notes.cloned().collect::<Vec<_>>(),
+        )
+    });
+    [inconclusive(&all), gathered("note", further), methods(&all)].concat()
 }
 
 /// Returns the number of server processes needed to make inconclusive metrics conclusive.
