@@ -125,12 +125,20 @@ fn pairs(comparisons: &[Comparison]) -> impl Iterator<Item = &[Comparison]> {
     comparisons.chunk_by(|one, next| (&one.a, &one.b) == (&next.a, &next.b))
 }
 
-/// Returns the most important results as sentences.
-fn results(comparisons: &[Comparison]) -> impl Iterator<Item = String> {
-    let stated = comparisons
-        .iter()
-        .filter(|c| IN_SENTENCES.contains(&c.metric));
-    stated.map(result)
+/// Maximum number of pairs for which several results are stated.
+const FEW_PAIRS: usize = 3;
+
+/// Returns the most important results as sentences: one per pair if there are many pairs.
+pub(crate) fn results(comparisons: &[Comparison]) -> Vec<TextLine> {
+    let most = match pairs(comparisons).count() {
+        ..=FEW_PAIRS => IN_SENTENCES.len(),
+        _ => 1,
+    };
+    let stated = pairs(comparisons).flat_map(|pair| {
+        let stated = pair.iter().filter(|c| IN_SENTENCES.contains(&c.metric));
+        stated.take(most)
+    });
+    stated.map(|of| line("result", result(of))).collect()
 }
 
 /// Adds a table and a summary for each pair of trials in an experiment.
@@ -147,7 +155,6 @@ pub(crate) fn add_pairs(blocks: &mut Blocks, record: &Record) {
             }
         }
         blocks.tables([table]);
-        blocks.lines(results(pair).map(|text| line("result", text)));
     }
     let shown = record.comparisons.iter().filter(on_terminal);
     blocks.lines(notes(&shown.collect::<Vec<_>>()));

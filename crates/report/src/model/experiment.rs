@@ -38,6 +38,11 @@ pub(crate) fn document(record: &Record) -> Blocks {
         blocks.lines(gate::lines(gate));
         blocks.gap();
     }
+    let results = comparison::results(&record.comparisons);
+    if !results.is_empty() {
+        blocks.lines(results);
+        blocks.gap();
+    }
     let has_capacities = experiment.capacity.is_some();
     capacity::add_trial_capacities(&mut blocks, record);
     // The figures of alternating loads are those of the pairs. The ordinary runs only show whether
