@@ -141,7 +141,21 @@ pub(crate) fn results(comparisons: &[Comparison]) -> Vec<TextLine> {
     stated.map(|of| line("result", result(of))).collect()
 }
 
-/// Adds a table and a summary for each pair of trials in an experiment.
+/// Returns the figure of a trial in its comparisons, or `None` if it is not compared.
+pub(crate) fn figure_of(
+    comparisons: &[Comparison],
+    trial: &str,
+    metric: ComparedMetric,
+) -> Option<f64> {
+    let mut compared = comparisons.iter().filter(|c| c.metric == metric);
+    compared.find_map(|c| match trial {
+        trial if c.a == trial => c.figures_a.figure,
+        trial if c.b == trial => c.figures_b.figure,
+        _ => None,
+    })
+}
+
+/// Adds a table for each pair of trials in an experiment.
 pub(crate) fn add_pairs(blocks: &mut Blocks, record: &Record) {
     let on_terminal = |c: &&Comparison| ON_TERMINAL.contains(&c.metric);
     for pair in pairs(&record.comparisons) {
@@ -329,15 +343,7 @@ const COSTS: [(ComparedMetric, &str); 4] = [
 pub(crate) fn ladder_table(record: &Record) -> Option<Table> {
     let ladder = &record.experiment.as_ref()?.ladder;
     let all = &record.comparisons;
-    let own = |step: &String, metric: ComparedMetric| {
-        let mut compared = all.iter().filter(|c| c.metric == metric);
-        let measured = compared.find_map(|c| match step {
-            step if c.a == *step => c.figures_a.figure,
-            step if c.b == *step => c.figures_b.figure,
-            _ => None,
-        });
-        figure(metric, measured)
-    };
+    let own = |step: &String, metric: ComparedMetric| figure(metric, figure_of(all, step, metric));
     let with_step_below = |step: &String, metric: ComparedMetric| {
         let mut comparisons = all.iter().filter(|c| c.a == *step && c.metric == metric);
         comparisons.find(|c| ladder.contains(&c.b))

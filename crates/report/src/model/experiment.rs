@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use floodmark_record::Record;
+use floodmark_record::comparison::ComparedMetric;
 use floodmark_record::figure::Statistic;
 use floodmark_record::run::{Run, Status};
 
@@ -17,8 +18,9 @@ use super::{
 };
 
 /// Explanation above the table of trials.
-const EXPLANATION: &str = "(medians over the runs: ok responses per second in the window, \
-    percentiles of response time, client CPU time per request, CPUs used by server and store)";
+const EXPLANATION: &str = "(ok responses per second in the window, percentiles of response time, \
+    client CPU time per request: geometric means over server processes if trials are compared, \
+    otherwise medians over the runs; CPUs used by server and store: medians)";
 
 /// The runs of a trial.
 type TrialRuns<'a> = Vec<&'a Run>;
@@ -53,7 +55,7 @@ pub(crate) fn document(record: &Record) -> Blocks {
         .is_some_and(|gate| gate.is_alternating);
     if experiment.crash.is_none() && !has_capacities && !is_alternating {
         let rows = trials.iter();
-        let rows = rows.map(|(name, runs)| ((*name).to_owned(), cells(runs)));
+        let rows = rows.map(|(name, runs)| ((*name).to_owned(), cells(name, runs, record)));
         blocks.tables([Table::of(rows, "")]);
         blocks.paragraph([faint(EXPLANATION)]);
     }
@@ -87,10 +89,18 @@ pub(crate) fn document(record: &Record) -> Blocks {
     blocks
 }
 
-fn cells(runs: &TrialRuns<'_>) -> Vec<ColumnCell> {
+/// Returns the cells of a trial. A figure that is compared is the same as in the comparison.
+fn cells(trial: &str, runs: &TrialRuns<'_>, record: &Record) -> Vec<ColumnCell> {
+    let compared = |metric| comparison::figure_of(&record.comparisons, trial, metric);
+    let time = |metric, statistic| match compared(metric) {
+        Some(us) => plain(microseconds(us)),
+        None => percentile(runs, statistic),
+    };
     let median_of = |of: fn(&Run) -> Option<f64>| median(runs.iter().map(|run| of(run)));
-    let ok = optional(median_of(|run| run.throughput_per_s), per_second);
-    let cpu = cpu_per_request(median_of(|run| run.client.cpu_us_per_request));
+    let ok = compared(ComparedMetric::Throughput).or(median_of(|run| run.throughput_per_s));
+    let ok = optional(ok, per_second);
+    let cpu = compared(ComparedMetric::CpuPerRequest);
+    let cpu = cpu_per_request(cpu.or(median_of(|run| run.client.cpu_us_per_request)));
     let cpu = cpu.unwrap_or_else(|| NOT_MEASURED.to_owned());
     let server = median_of(|run| process_use::cpus(run.server.as_ref()));
     let store = median_of(|run| process_use::cpus(run.store.as_ref()));
@@ -98,8 +108,8 @@ fn cells(runs: &TrialRuns<'_>) -> Vec<ColumnCell> {
     let store = has_store.then(|| optional(store, cpus));
     vec![
         shown("ok/s", Emphasis::Strong.span(ok)),
-        shown("p50", percentile(runs, Statistic::P50)),
-        shown("p99", percentile(runs, Statistic::P99)),
+        shown("p50", time(ComparedMetric::P50, Statistic::P50)),
+        shown("p99", time(ComparedMetric::P99, Statistic::P99)),
         shown("CPU/request", cpu).at(Detail::Roomy),
         shown("server", optional(server, cpus)),
         shown("store", store.unwrap_or_default()),
