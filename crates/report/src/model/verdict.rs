@@ -4,7 +4,7 @@
 use floodmark_record::run::Run;
 use floodmark_record::verdict::{Confidence, RunnerUp, Tested, Verdict};
 
-use super::document::{Blocks, Emphasis, Extent, Span, TextLine, faint, line, plain};
+use super::document::{Blocks, Emphasis, Extent, Span, TextLine, faint, gathered, line, plain};
 use super::figures::{joined, rate};
 use super::run;
 
@@ -120,10 +120,12 @@ fn perturbation(tested: &Tested) -> TextLine {
     line("tested", text)
 }
 
-/// Returns the cause that limited each trial, with evidence and next step if there are few trials.
+/// Returns the cause that limited each trial. If there are few trials, adds the evidence and each
+/// distinct next step.
 pub(crate) fn of_trials(trials: &[(&str, Vec<&Run>)]) -> Vec<TextLine> {
     let few = trials.len() <= FEW;
     let mut lines = Vec::new();
+    let mut next = Vec::new();
     for (name, runs) in trials {
         let Some((verdict, cause)) = most_frequent(runs.iter().copied()) else {
             continue;
@@ -132,9 +134,10 @@ pub(crate) fn of_trials(trials: &[(&str, Vec<&Run>)]) -> Vec<TextLine> {
         if few {
             lines.extend(evidence(verdict));
             lines.extend(verdict.tested.iter().map(perturbation));
-            lines.push(line("next", &verdict.next));
+            next.push((*name, [verdict.next.clone()]));
         }
     }
+    lines.extend(gathered("next", next));
     if !few && !lines.is_empty() {
         lines.push(line("next", SEE_WHY));
     }
@@ -205,7 +208,8 @@ mod unit_tests {
         let run = fixture::judged(Cause::WorkerPool);
         let of = |trials: usize| drawn(of_trials(&vec![("kept", vec![&run]); trials]), 80);
         let few = of(FEW);
-        assert_eq!(few.matches("raise `threads`").count(), FEW, "{few}");
+        // All trials have the same next step.
+        assert_eq!(few.matches("raise `threads`").count(), 1, "{few}");
         assert_eq!(few.matches("1.50 of 2 CPUs idle").count(), FEW, "{few}");
         let many = of(FEW + 1);
         assert_eq!(
