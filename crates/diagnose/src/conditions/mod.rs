@@ -487,6 +487,7 @@ impl Objective {
             objective: self.text.clone(),
             figure,
             value: value.filter(|value| value.is_finite()),
+            limit_us: self.time_limit_s().map(|limit_s| 1e6 * limit_s),
             is_met: has_ok && all_sent && value.is_none_or(|value| self.is_met(value)),
         }
     }

@@ -398,6 +398,21 @@ fn quantiles_follow_from_the_objective() {
 }
 
 #[test]
+fn only_objectives_on_times_have_a_time_limit() {
+    let run = rejecting(1_000, 976);
+    for (text, limit_us) in [
+        ("p99 < 20ms", Some(20_000.0)),
+        ("service.p50 <= 400us", Some(400.0)),
+        ("errors < 0.1%", None),
+        ("goodput > 99%", None),
+    ] {
+        let objective: Objective = text.parse().unwrap();
+        let judged = objective.judge(&run, Duration::from_secs(5));
+        assert_eq!(judged.limit_us, limit_us, "{text}");
+    }
+}
+
+#[test]
 fn refuses_objectives_that_do_not_fit_together() {
     let check = |texts: &[&str]| {
         let objectives: Vec<Objective> = texts.iter().map(|t| t.parse().unwrap()).collect();

@@ -785,6 +785,10 @@ pub(crate) fn charts(record: &Record, result: &CapacityResult) -> Vec<Chart> {
         AxisFit::FromZero(Quantity::Percent),
         "by offered requests per second",
     );
+    let limits = time_limits(result);
+    let axis = times_axis(&times, &limits);
+    let mut response = chart("Response time", by_rate, axis, times);
+    response.levels = limits;
     vec![
         chart(
             "Trials that meet the objectives",
@@ -792,8 +796,23 @@ pub(crate) fn charts(record: &Record, result: &CapacityResult) -> Vec<Chart> {
             share,
             shares,
         ),
-        chart("Response time", by_rate, AxisFit::Times, times),
+        response,
     ]
+}
+
+/// Returns a level for each objective that limits a time.
+fn time_limits(result: &CapacityResult) -> Vec<ChartMark> {
+    let figures = result.trials.first().map(|trial| trial.figures.iter());
+    let limits = figures.into_iter().flatten();
+    let limits = limits.filter_map(|of| Some(ChartMark::new(of.limit_us?, &of.objective)));
+    limits.collect()
+}
+
+/// Returns an axis of times that contains the curves and the limits.
+fn times_axis(curves: &[Curve], limits: &[ChartMark]) -> AxisFit {
+    let values = curves.iter().flat_map(Curve::values);
+    let values = Vec::from_iter(values.chain(limits.iter().map(|limit| limit.at)));
+    AxisFit::Given(Axis::of_times(values.iter().copied()))
 }
 
 /// Returns a chart of p99 by offered rate, with a curve for the first server process of each trial.
@@ -809,9 +828,16 @@ pub(crate) fn trial_charts(record: &Record) -> Option<Chart> {
     });
     let curves: Vec<Curve> = curves.collect();
     curves.iter().flat_map(Curve::points).next()?;
-    let axes = (AxisFit::FromZero(Quantity::Rate), AxisFit::Times);
+    // All searches have the same objectives.
+    let limits = record.capacities.first().map(time_limits);
+    let limits = limits.unwrap_or_default();
+    let axes = (
+        AxisFit::FromZero(Quantity::Rate),
+        times_axis(&curves, &limits),
+    );
     let unit = "p99 by offered requests per second, 50 to 105 % of the capacity";
-    let chart = Chart::new("Response time", unit, axes, curves);
+    let mut chart = Chart::new("Response time", unit, axes, curves);
+    chart.levels = limits;
     Some(chart.with_notes(more_in_table(record.trial_capacities.len())))
 }
 
@@ -921,6 +947,41 @@ mod tests {
                 prop_assert_ne!(Some(rate(trial.rate_per_s)), capacity);
             }
         }
+    }
+
+    #[test]
+    fn the_chart_of_response_times_shows_the_limit() {
+        let mut result = searched(CapacityKind::Capacity);
+        let record = fixture::record(Vec::new());
+        let chart = &charts(&record, &result)[1];
+        let [level] = &chart.levels[..] else {
+            panic!("{:?}", chart.levels);
+        };
+        assert_eq!((level.at, &*level.label), (5_000.0, "p99 < 5ms"));
+        assert!(chart.y.to >= 5_000.0);
+        // Errors are not response times.
+        result.trials[0].figures[0].limit_us = None;
+        assert!(charts(&record, &result)[1].levels.is_empty());
+    }
+
+    #[test]
+    fn the_chart_of_trials_shows_the_limit() {
+        let mut run = fixture::open_censored();
+        run.response_time_us.p99 = Some(900.0);
+        let search = searched(CapacityKind::Capacity);
+        (run.trial, run.process) = (search.trial.clone(), search.process);
+        let mut record = fixture::record(vec![run]);
+        record.trial_capacities = vec![TrialCapacity {
+            trial: search.trial.clone().unwrap(),
+            rate_per_s: search.rate_per_s,
+            interval: None,
+            processes: 1,
+            bounded: 0,
+        }];
+        record.capacities = vec![search];
+        let chart = trial_charts(&record).unwrap();
+        assert_eq!(chart.levels, [ChartMark::new(5_000.0, "p99 < 5ms")]);
+        assert!(chart.y.to >= 5_000.0);
     }
 
     #[test]

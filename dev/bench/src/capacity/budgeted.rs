@@ -428,6 +428,7 @@ fn run_trial(
             objective: objective.to_string(),
             figure: String::new(),
             value,
+            limit_us: None,
             is_met,
         }],
         throughput_per_s: Some(ok / judged_s),
