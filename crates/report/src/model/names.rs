@@ -82,7 +82,8 @@ pub(crate) fn by_load<'a, 'b>(all: &'b [NamedRun<'a>]) -> impl Iterator<Item = &
 /// drawn runs.
 ///
 /// For a single load, the drawn runs are spread evenly over its attempts. For several loads, each
-/// is represented by the run with median throughput, and loads with per-second data come first.
+/// is represented by the run with median throughput. Loads with per-second data come first, then
+/// loads of the open model: a search for a capacity ends with those, in ascending order.
 pub(crate) fn drawn<'a>(all: &[NamedRun<'a>]) -> (Vec<NamedRun<'a>>, Option<String>) {
     if all.len() <= MAX_CURVES {
         return (all.to_vec(), None);
@@ -98,7 +99,10 @@ pub(crate) fn drawn<'a>(all: &[NamedRun<'a>]) -> (Vec<NamedRun<'a>>, Option<Stri
         return (spread.collect(), Some(which));
     }
     let shown = loads.len().min(MAX_CURVES);
-    loads.sort_by_key(|load| load.iter().all(|one| one.run.series.is_empty()));
+    loads.sort_by_key(|load| {
+        let is_closed = load.iter().all(|one| !one.run.plan.is_open());
+        (load.iter().all(|one| one.run.series.is_empty()), is_closed)
+    });
     let drawn = loads.iter().take(shown);
     let drawn = drawn.filter_map(|load| median(load.to_vec())).collect();
     let which = format!(

@@ -67,3 +67,21 @@ fn prefers_runs_with_data_per_second() {
     assert_eq!(which, ["s1", "s2", "s3", "s4", "s5"]);
     assert!(note.unwrap().contains("for 5 of 7"));
 }
+
+#[test]
+fn prefers_loads_of_the_open_model() {
+    // A search has two loads of the closed model, and then five at rates around the capacity.
+    let runs = (0..MAX_CURVES + 2).map(|i| {
+        let mut run = if i < 2 {
+            fixture::closed()
+        } else {
+            fixture::open_censored()
+        };
+        run.system = format!("s{i}");
+        run
+    });
+    let record = fixture::record(runs.collect());
+    let (few, _) = drawn(&named(&record));
+    let which: Vec<&str> = few.iter().map(|one| one.run.system.as_str()).collect();
+    assert_eq!(which, ["s2", "s3", "s4", "s5", "s6"]);
+}
