@@ -46,6 +46,12 @@ impl RecentFigures {
         Some((self.busy_cpus? - used).max(0.0))
     }
 
+    /// Returns the CPUs that other programs use, or `None` if the server's CPU use is unknown,
+    /// because it then cannot be distinguished from the CPU use of other programs.
+    pub(crate) fn programs_cpus(&self) -> Option<f64> {
+        self.server_cpus.and(self.other_cpus())
+    }
+
     /// Returns the number of CPUs of the client's host if hardly any CPU is idle. Returns `None` if
     /// the server's CPU use is unknown, because it then cannot be distinguished from the CPU use of
     /// other programs.
@@ -145,6 +151,13 @@ mod tests {
             other.contains("(other-processes): other programs use 2.40"),
             "{other}"
         );
+        // Other programs that use half of the CPUs disturb a host that is not full.
+        let half = suspicion(|of| of.busy_cpus = Some(3.5));
+        assert!(
+            half.contains("(other-processes): other programs use 2.00 of 4 CPUs"),
+            "{half}"
+        );
+        assert_eq!(suspicion(|of| of.busy_cpus = Some(3.4)), "");
         let store = suspicion(|of| full(of, 0.9, Some(2.3)));
         assert!(
             store.contains("(store-cpu): the store uses 2.30 of 4"),

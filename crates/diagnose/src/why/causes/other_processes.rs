@@ -9,9 +9,12 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
 };
 
 fn suspect(recent: &RecentFigures) -> Option<Suspicion> {
-    let (cpus, other) = recent.full_host().zip(recent.other_cpus())?;
+    // With half of the CPUs, other programs also disturb a load that leaves some CPU time idle.
+    let is_full = recent.full_host().is_some();
+    let least = if is_full { CONTENDED } else { MOST };
+    let (cpus, other) = (recent.host_cpus?, recent.programs_cpus()?);
     let text = format!("other programs use {other:.2} of {cpus:.0} CPUs");
-    (other >= CONTENDED * cpus).then_some(("disturbed", text))
+    (other >= least * cpus).then_some(("disturbed", text))
 }
 
 fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
