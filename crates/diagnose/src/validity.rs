@@ -311,7 +311,9 @@ fn mean(values: &[f64]) -> f64 {
 /// Reports that all ok responses arrived after the sending window.
 fn nothing_in_time(run: &Run) -> Option<Reason> {
     let sending_s = run.sending_s;
-    let is_limited_by_time = run.plan.request_limit().is_none();
+    let unlimited = || run.plan.duration_s().is_some();
+    let limit = run.plan.request_limit();
+    let is_limited_by_time = limit.is_none_or(|n| unlimited() && run.requests.intended < n);
     (is_limited_by_time && run.throughput_per_s == Some(0.0))
         .then_some(Reason::NothingInTime { sending_s })
 }

@@ -278,19 +278,20 @@ impl RunProgress {
     /// Returns the completed share of the current phase, from 0 to 1; `None` if its length is not
     /// known.
     pub(crate) fn share(&self) -> Option<f64> {
-        let share = match self.requests.filter(|_| !self.warming_up) {
-            Some(n) => self.done() as f64 / n as f64,
-            None => self.elapsed_s / self.phase_s()?,
-        };
-        share.is_finite().then(|| share.clamp(0.0, 1.0))
+        let requests = self.requests.filter(|_| !self.warming_up);
+        let by_requests = requests.map(|n| self.done() as f64 / n as f64);
+        let by_time = self.phase_s().map(|length_s| self.elapsed_s / length_s);
+        let shares = [by_requests, by_time].into_iter().flatten();
+        let share = shares.filter(|share| share.is_finite()).reduce(f64::max)?;
+        Some(share.clamp(0.0, 1.0))
     }
 
     /// Returns the estimated remaining time of the current phase in seconds; `None` if unknown.
     pub(crate) fn left_s(&self) -> Option<f64> {
-        let left_s = match self.phase_s() {
-            Some(length_s) => length_s - self.elapsed_s,
-            None => self.left_of(self.requests?),
-        };
+        let by_time = self.phase_s().map(|length_s| length_s - self.elapsed_s);
+        let requests = self.requests.filter(|_| !self.warming_up && !self.is_open);
+        let by_requests = requests.map(|n| self.left_of(n));
+        let left_s = by_time.into_iter().chain(by_requests).reduce(f64::min)?;
         (left_s.is_finite() && left_s > 0.0).then_some(left_s)
     }
 
@@ -426,16 +427,20 @@ impl RunProgress {
             return format!("warm-up {}", self.elapsed_of(self.warmup_s));
         }
         let counts = self.counts();
-        let all_sent = match (self.requests, self.length_s) {
-            (Some(n), _) => counts.intended >= n,
-            (None, Some(length_s)) => self.elapsed_s >= length_s,
-            (None, None) => false,
-        };
+        let all_sent = self.requests.is_some_and(|n| counts.intended >= n)
+            || self
+                .length_s
+                .is_some_and(|length_s| self.elapsed_s >= length_s);
         let in_flight = counts.sent.saturating_sub(counts.ended());
         if all_sent && in_flight > 0 {
             return format!("all sent, waiting for {} responses", show_count(in_flight));
         }
         let of = match (self.length_s, self.requests) {
+            (Some(length_s), Some(n))
+                if !self.is_open && self.left_of(n) < length_s - self.elapsed_s =>
+            {
+                return self.share_of(n);
+            }
             (Some(length_s), _) => self.elapsed_of(length_s),
             (None, Some(n)) => return self.share_of(n),
             (None, None) => return whole_seconds(self.elapsed_s),

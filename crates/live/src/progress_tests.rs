@@ -109,6 +109,26 @@ fn estimates_the_rest_of_a_counted_run() {
 }
 
 #[test]
+fn shows_the_limit_that_ends_a_run_first() {
+    for (requests, expected) in [
+        (5000, "2,500 of 5,000 requests, 1 s left"),
+        (50_000, "1 s of 10 s"),
+    ] {
+        let mut plan = testing::closed_plan();
+        plan.model = floodmark_record::plan::Model::Closed {
+            length: floodmark_record::plan::Length::Earlier {
+                duration: floodmark_record::plan::DEFAULT_DURATION,
+                requests,
+            },
+        };
+        let mut progress = RunProgress::new(&plan);
+        progress.on(&Event::Second(testing::second_row(0, 2500, 0)));
+        let line = progress.line(WIDE);
+        assert!(line.starts_with(expected), "{line}");
+    }
+}
+
+#[test]
 fn parts_count_until_their_second_ends() {
     let part = |from_ms: u64, ok| PartRow {
         phase: Phase::Measure,

@@ -20,9 +20,9 @@ const MAX_STALLS: usize = 4096;
 pub enum RequestSource {
     /// Each free connection sends the next request until the quota or the time is used up.
     Closed {
-        /// Number of requests that may still start; `None` if time ends the phase.
+        /// Number of requests that may still start; `None` if only time ends the phase.
         left: Option<u64>,
-        /// No request starts after this time. `None` if a quota ends the phase.
+        /// No request starts after this time. `None` if only a quota ends the phase.
         until: Option<Ns>,
         /// Selects the requests of the mix.
         picks: Picks,
@@ -144,7 +144,7 @@ mod tests {
 
     fn waiting() -> ArrivalQueue {
         let plan = open_plan(Spacing::Constant, 1000.0, Some(1.0), None);
-        let schedule = ArrivalSchedule::new(&plan, plan.duration_s(), alone()).unwrap();
+        let schedule = ArrivalSchedule::new(&plan, alone()).unwrap();
         ArrivalQueue::new(schedule, 0, Picks::new(&plan, alone(), 1))
     }
 

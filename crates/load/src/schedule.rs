@@ -16,7 +16,7 @@
 use std::sync::Arc;
 
 use floodmark_record::Timetable;
-use floodmark_record::plan::{Arrivals, Plan, RateSegment, Schedule};
+use floodmark_record::plan::{Arrivals, Length, Plan, RateSegment, Schedule};
 use floodmark_record::worker_input::AgentShare;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -56,17 +56,16 @@ enum ArrivalSpacing {
 }
 
 impl ArrivalSchedule {
-    /// Creates one thread's arrivals within `duration_s`.
-    /// Without a duration, the plan's number of requests is the number of arrivals across all
-    /// threads.
+    /// Creates one thread's share of the plan's arrivals.
     ///
     /// Returns `None` in the closed model.
-    pub fn new(plan: &Plan, duration_s: Option<f64>, share: ThreadShare) -> Option<Self> {
+    pub fn new(plan: &Plan, share: ThreadShare) -> Option<Self> {
         let planned = plan.schedule()?;
         let spacing = ArrivalSpacing::new(planned, plan.seed);
-        let total = spacing.total(duration_s, plan.request_limit());
+        let length = planned.length();
+        let total = spacing.total(length);
         let mut schedule = ArrivalSchedule {
-            window: spacing.window(planned, duration_s, total),
+            window: spacing.window(planned, length, total),
             spacing,
             indices: share.indices(plan),
             total,
@@ -107,41 +106,41 @@ impl ArrivalSpacing {
         }
     }
 
-    /// Returns the number of arrivals within a duration, or the requested number.
-    fn total(&self, duration_s: Option<f64>, requests: Option<u64>) -> u64 {
-        let Some(seconds) = duration_s else {
-            return match self {
-                ArrivalSpacing::Listed(timetable) => timetable.times().len() as u64,
-                ArrivalSpacing::Equal(_) | ArrivalSpacing::Exponential { .. } => {
-                    requests.unwrap_or(0)
-                }
-            };
+    /// Returns the number of arrivals within a length.
+    fn total(&self, length: Length) -> u64 {
+        let listed = match self {
+            ArrivalSpacing::Listed(timetable) => Some(timetable.times().len() as u64),
+            ArrivalSpacing::Equal(_) | ArrivalSpacing::Exponential { .. } => None,
+        };
+        let most = listed.or(length.requests()).unwrap_or(u64::MAX);
+        let Some(seconds) = length.duration_s() else {
+            return most;
         };
         match self {
-            ArrivalSpacing::Equal(course) => arrivals_before(course.expected_by(seconds)),
+            ArrivalSpacing::Equal(course) => arrivals_before(course.expected_by(seconds)).min(most),
             ArrivalSpacing::Exponential { course, .. } => {
                 let expected = course.expected_by(seconds);
                 let mut counted = self.clone();
-                (0..).take_while(|n| counted.sum_at(*n) < expected).count() as u64
+                let within = (0..most).take_while(|n| counted.sum_at(*n) < expected);
+                within.count() as u64
             }
-            ArrivalSpacing::Listed(timetable) => {
-                let end = crate::clock::seconds(seconds);
-                timetable.times().partition_point(|at| *at < end) as u64
-            }
+            ArrivalSpacing::Listed(_) => most,
         }
     }
 
-    fn window(&self, planned: &Schedule, duration_s: Option<f64>, total: u64) -> Ns {
+    fn window(&self, planned: &Schedule, length: Length, total: u64) -> Ns {
         let rate = planned.rate_per_s();
-        match (duration_s, self) {
-            (Some(given), _) => seconds(given),
-            (None, ArrivalSpacing::Equal(_)) => seconds(total as f64 / rate),
-            (None, ArrivalSpacing::Exponential { .. }) => {
+        let by_requests = |n| match self {
+            ArrivalSpacing::Equal(_) => seconds(n as f64 / rate),
+            ArrivalSpacing::Exponential { .. } => {
                 let last = total.checked_sub(1).map_or(0.0, |n| self.clone().at(n));
                 (last + NS_PER_S as f64 / rate) as Ns
             }
-            (None, ArrivalSpacing::Listed(_)) => seconds(planned.window_s()),
-        }
+            ArrivalSpacing::Listed(_) => seconds(planned.window_s()),
+        };
+        let all_sent = length.requests().filter(|n| *n == total).map(by_requests);
+        let ends = [length.duration_s().map(seconds), all_sent];
+        ends.into_iter().flatten().min().unwrap_or(0)
     }
 
     /// Returns the time of arrival `index` in ns. `index` must not decrease between calls.

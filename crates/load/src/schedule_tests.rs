@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 fn all(plan: &Plan, thread: u64, threads: u64) -> Vec<u64> {
     let share = share((0, 1), (thread as u32, threads as u32));
-    let mut schedule = ArrivalSchedule::new(plan, plan.duration_s(), share).unwrap();
+    let mut schedule = ArrivalSchedule::new(plan, share).unwrap();
     std::iter::from_fn(|| schedule.take()).collect()
 }
 
@@ -80,6 +80,7 @@ fn every_kind(seed: u64) -> Vec<Plan> {
         open_plan(Arrivals::Constant, 500.0, Some(0.7), None),
         open_plan(Arrivals::Poisson, 500.0, Some(0.7), None),
         open_plan(Arrivals::Poisson, 500.0, None, Some(300)),
+        open_plan(Arrivals::Poisson, 500.0, Some(0.7), Some(300)),
         open_plan(Arrivals::Burst, 5000.0, None, Some(400)),
         ramp_plan(0.0, 900.0, 0.8),
         steps,
@@ -94,13 +95,13 @@ proptest! {
         seed in any::<u64>(), agents in 1u32..6, threads in 1u32..4,
     ) {
         for plan in every_kind(seed) {
-            let alone = ArrivalSchedule::new(&plan, plan.duration_s(), alone()).unwrap();
+            let alone = ArrivalSchedule::new(&plan, alone()).unwrap();
             let (window, total) = (alone.window, alone.total);
             let whole: Vec<(u64, u64)> = (1..).zip(times_of(alone)).collect();
             let mut union = Vec::new();
             for (agent, thread) in (0..agents).flat_map(|a| (0..threads).map(move |t| (a, t))) {
                 let share = share((agent, agents), (thread, threads));
-                let mut own = ArrivalSchedule::new(&plan, plan.duration_s(), share).unwrap();
+                let mut own = ArrivalSchedule::new(&plan, share).unwrap();
                 prop_assert_eq!((own.window, own.total), (window, total));
                 let mut picks = Picks::new(&plan, share, 1);
                 while let Some(at) = own.take() {
@@ -182,8 +183,23 @@ fn replays_the_times_of_its_file() {
     let times = vec![0, 5, 5, 1_000_000_000, 4_000_000_000];
     let plan = replay_plan(times.clone(), 5.0);
     assert_eq!(of(&plan), times);
-    let schedule = ArrivalSchedule::new(&plan, None, alone()).unwrap();
+    let schedule = ArrivalSchedule::new(&plan, alone()).unwrap();
     assert_eq!((schedule.total, schedule.window), (5, 5_000_000_000));
+}
+
+#[test]
+fn the_earlier_limit_ends_the_window() {
+    for arrivals in [Arrivals::Constant, Arrivals::Poisson] {
+        let of = |duration_s, requests| {
+            let plan = open_plan(arrivals, 1000.0, duration_s, requests);
+            let schedule = ArrivalSchedule::new(&plan, alone()).unwrap();
+            (schedule.total, schedule.window)
+        };
+        let (timed, counted) = (of(Some(1.0), None), of(None, Some(500)));
+        assert_eq!(of(Some(1.0), Some(5000)), timed);
+        assert_eq!(of(Some(1.0), Some(500)), counted);
+        assert_eq!(of(Some(0.7), Some(0)), (0, of(None, Some(0)).1));
+    }
 }
 
 #[test]
@@ -196,7 +212,7 @@ fn the_last_arrival_is_within_the_window() {
         ramp_plan(10.0, 2000.0, 1.5),
         steps_plan(&[(10.0, 0.3), (900.0, 0.7)]),
     ] {
-        let schedule = ArrivalSchedule::new(&plan, plan.duration_s(), alone()).unwrap();
+        let schedule = ArrivalSchedule::new(&plan, alone()).unwrap();
         let last = of(&plan).pop().unwrap();
         assert!(
             last < schedule.window,

@@ -1,6 +1,7 @@
 //! Plans for this crate's tests.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use floodmark_record::api_check::{ApiCheck, ApiCheckKind};
 use floodmark_record::plan::{
@@ -20,6 +21,15 @@ pub fn closed_plan(connections: u32, requests: u64) -> Plan {
         },
         figures_of: FiguresOf::Whole,
         ..Plan::of(address.into())
+    }
+}
+
+/// Returns the length of a window that a duration in seconds or a number of requests ends.
+pub fn length(duration_s: Option<f64>, requests: Option<u64>) -> Length {
+    match (duration_s.map(Duration::from_secs_f64), requests) {
+        (Some(duration), Some(requests)) => Length::Earlier { duration, requests },
+        (Some(duration), None) => Length::Duration(duration),
+        (None, requests) => Length::Requests(requests.unwrap_or(0)),
     }
 }
 
@@ -51,16 +61,18 @@ pub fn open_plan(
     requests: Option<u64>,
 ) -> Plan {
     let rate = Rate::new(rate).unwrap();
-    let requests = requests.unwrap_or(0);
     scheduled(match arrivals {
-        Arrivals::Burst => Schedule::Burst { requests, rate },
+        Arrivals::Burst => Schedule::Burst {
+            requests: requests.unwrap_or(0),
+            rate,
+        },
         _ => Schedule::Constant {
             rate,
             spacing: match arrivals {
                 Arrivals::Poisson => Spacing::Poisson,
                 _ => Spacing::Constant,
             },
-            length: duration_s.map_or(Length::Requests(requests), Length::seconds),
+            length: length(duration_s, requests),
         },
     })
 }

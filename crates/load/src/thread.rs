@@ -1,5 +1,6 @@
 //! One load thread: the loop between the core and a backend.
 
+use std::borrow::Cow;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Barrier;
@@ -81,11 +82,11 @@ pub struct PhaseJob {
     phase: Phase,
     /// Arrivals in the open model.
     schedule: Option<ArrivalSchedule>,
-    /// Number of requests in the closed model. `None` if a duration ends the phase.
+    /// Maximum number of requests in the closed model. `None` if only a duration ends the phase.
     requests: Option<u64>,
     /// Length of the sending window, if known in advance.
     length: Option<Ns>,
-    /// Whether a duration ends the phase, rather than a number of requests.
+    /// Whether a duration limits the phase.
     timed: bool,
     /// Whether to wait for requests that are in flight at the end of the window.
     drain: bool,
@@ -98,19 +99,16 @@ pub struct PhaseJob {
 impl PhaseJob {
     /// Prepares a thread's share of a phase.
     pub fn new(plan: &Plan, phase: Phase, share: ThreadShare) -> Self {
-        let (of_phase, duration_s) = match phase {
-            Phase::Warmup => (&warming_up(plan), Some(plan.warmup.as_secs_f64())),
-            Phase::Measure => (plan, plan.duration_s()),
-        };
-        let schedule = ArrivalSchedule::new(of_phase, duration_s, share);
+        let of_phase = plan_of_phase(plan, phase);
+        let duration_s = of_phase.duration_s();
+        let schedule = ArrivalSchedule::new(&of_phase, share);
         let window = schedule.as_ref().map(|schedule| schedule.window);
         let divided = schedule.as_ref().filter(|_| share.agent.count > 1);
-        let requests = plan.request_limit().filter(|_| duration_s.is_none());
         PhaseJob {
             arrivals: divided.map_or(0, |schedule| schedule.total),
             phase,
             schedule,
-            requests: requests.map(|n| share.part_of(n)),
+            requests: of_phase.request_limit().map(|n| share.part_of(n)),
             length: window.or_else(|| duration_s.map(seconds)),
             timed: duration_s.is_some(),
             drain: plan.drain,
@@ -120,23 +118,30 @@ impl PhaseJob {
     }
 }
 
-/// Returns the plan for the warm-up, which keeps the measurement's initial rate.
-fn warming_up(plan: &Plan) -> Plan {
-    let mut plan = plan.clone();
-    if let Model::Open { schedule, .. } = &mut plan.model
-        && let Some(rate) = schedule.first_per_s().and_then(Rate::new)
-    {
-        let spacing = match schedule.arrivals() {
-            Arrivals::Poisson => Spacing::Poisson,
-            _ => Spacing::Constant,
-        };
-        *schedule = Schedule::Constant {
-            rate,
-            spacing,
-            length: Length::Duration(plan.warmup),
-        };
+/// Returns the plan of a phase. The warm-up keeps the measurement's initial rate.
+pub(crate) fn plan_of_phase(plan: &Plan, phase: Phase) -> Cow<'_, Plan> {
+    if phase == Phase::Measure {
+        return Cow::Borrowed(plan);
     }
-    plan
+    let mut plan = plan.clone();
+    let warmup = Length::Duration(plan.warmup);
+    match &mut plan.model {
+        Model::Closed { length } => *length = warmup,
+        Model::Open { schedule, .. } => {
+            if let Some(rate) = schedule.first_per_s().and_then(Rate::new) {
+                let spacing = match schedule.arrivals() {
+                    Arrivals::Poisson => Spacing::Poisson,
+                    _ => Spacing::Constant,
+                };
+                *schedule = Schedule::Constant {
+                    rate,
+                    spacing,
+                    length: warmup,
+                };
+            }
+        }
+    }
+    Cow::Owned(plan)
 }
 
 /// A core and its backend.
@@ -308,7 +313,7 @@ impl<B: IoBackend> LoadThread<B> {
             if let Some(reason) = self.core.hopeless() {
                 break (reason, now);
             }
-            let over = window.is_none_or(|end| now >= end);
+            let over = window.is_none_or(|end| now >= end) || self.core.has_used_quota();
             if over && self.core.finished() {
                 break (self.core.completed(), now);
             }

@@ -160,8 +160,7 @@ fn public_address(authority: &str, address: IpAddr) -> String {
 fn refuse_conflicts(spec: &PlanSpec) -> Result<(), String> {
     let load = &spec.load;
     let is_given = |key: &str| load.given().any(|given| given == key);
-    const CONFLICTS: [(&str, &str); 7] = [
-        ("duration", "requests"),
+    const CONFLICTS: [(&str, &str); 6] = [
         ("burst", "duration"),
         ("burst", "requests"),
         ("burst", "rate"),

@@ -7,7 +7,7 @@ use floodmark_load::replay;
 use floodmark_record::plan::{DEFAULT_DURATION, Length, Model, Ramp, RateStep, Schedule};
 use floodmark_record::units::Rate;
 
-use crate::spec::{Origin, PlanSpec, RateSteps};
+use crate::spec::{LoadSpec, Origin, PlanSpec, RateSteps};
 
 /// Maximum rate, per second: one request per nanosecond, the resolution of intended times.
 const MAX_RATE: f64 = 1e9;
@@ -48,7 +48,7 @@ pub fn of(spec: &PlanSpec) -> Result<(Model, Option<String>), String> {
         load.rate.map(|rate| Schedule::Constant {
             rate,
             spacing,
-            length: length(load.requests, duration),
+            length: length(load),
         })
     };
     let model = match schedule {
@@ -58,15 +58,19 @@ pub fn of(spec: &PlanSpec) -> Result<(Model, Option<String>), String> {
             Model::Open { schedule, hold }
         }
         None => Model::Closed {
-            length: length(load.requests, duration),
+            length: length(load),
         },
     };
     check_length(spec, &model)?;
     Ok((model, remark))
 }
 
-fn length(requests: Option<u64>, duration: Duration) -> Length {
-    requests.map_or(Length::Duration(duration), Length::Requests)
+fn length(load: &LoadSpec) -> Length {
+    match (load.duration, load.requests) {
+        (Some(duration), Some(requests)) => Length::Earlier { duration, requests },
+        (None, Some(requests)) => Length::Requests(requests),
+        (duration, None) => Length::Duration(duration.unwrap_or(DEFAULT_DURATION)),
+    }
 }
 
 fn check_length(spec: &PlanSpec, model: &Model) -> Result<(), String> {

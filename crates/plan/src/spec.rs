@@ -59,7 +59,7 @@ pub struct LoadSpec {
     #[serde(deserialize_with = "content::duration")]
     #[schemars(with = "PositiveDuration")]
     pub duration: Option<Duration>,
-    /// Total number of requests, instead of a duration.
+    /// Total number of requests. With `duration`, whichever is reached first ends the load.
     #[serde(deserialize_with = "content::count::<_, 1, MAX_COUNT>")]
     #[schemars(with = "Count<1, MAX_COUNT>")]
     pub requests: Option<u64>,
@@ -190,13 +190,13 @@ impl LoadSpec {
         self.duration.is_some() || self.requests.is_some() || self.burst.is_some()
     }
 
-    /// Returns the planned length of one attempt, including warm-up, or `None` if the load is
-    /// limited by a number of requests.
+    /// Returns the maximum length of one attempt, including warm-up, or `None` if only a number of
+    /// requests limits the load.
     #[must_use]
     pub fn length(&self) -> Option<Duration> {
         let measured = match (self.burst, self.requests) {
             (Some(_), _) => self.within?,
-            (_, Some(_)) => return None,
+            (_, Some(_)) => self.duration?,
             _ => self.duration.unwrap_or(DEFAULT_DURATION),
         };
         Some(measured + self.warmup_length())

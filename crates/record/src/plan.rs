@@ -169,8 +169,8 @@ impl Plan {
         }
     }
 
-    /// Returns the length of the sending window in seconds.
-    /// `None` if a number of requests ends the window.
+    /// Returns the maximum length of the sending window in seconds.
+    /// `None` if only a number of requests ends the window.
     #[must_use]
     pub fn duration_s(&self) -> Option<f64> {
         self.length().duration_s()
@@ -475,10 +475,11 @@ impl Schedule {
     #[must_use]
     pub fn window_s(&self) -> f64 {
         match self {
-            Schedule::Constant { length, rate, .. } => match length {
-                Length::Duration(duration) => duration.as_secs_f64(),
-                Length::Requests(n) => *n as f64 / rate.per_s(),
-            },
+            Schedule::Constant { length, rate, .. } => {
+                let sent_s = length.requests().map(|n| n as f64 / rate.per_s());
+                let ends_s = [length.duration_s(), sent_s].into_iter().flatten();
+                ends_s.fold(f64::INFINITY, f64::min)
+            }
             Schedule::Ramp { ramp, .. } => ramp.duration_s,
             Schedule::Steps { steps, .. } => steps.iter().map(|step| step.duration_s).sum(),
             Schedule::Burst { requests, rate } => *requests as f64 / rate.per_s(),
@@ -581,6 +582,13 @@ pub enum Length {
     Duration(Duration),
     /// A number of requests.
     Requests(u64),
+    /// A duration or a number of requests, whichever is reached first.
+    Earlier {
+        /// Maximum duration.
+        duration: Duration,
+        /// Maximum number of requests.
+        requests: u64,
+    },
 }
 
 impl Length {
@@ -593,21 +601,23 @@ impl Length {
         Length::Duration(Duration::from_secs_f64(seconds))
     }
 
-    /// Returns the duration in seconds, or `None` if the length is a number of requests.
+    /// Returns the maximum duration in seconds, if there is one.
     #[must_use]
     pub fn duration_s(self) -> Option<f64> {
         match self {
-            Length::Duration(duration) => Some(duration.as_secs_f64()),
+            Length::Duration(duration) | Length::Earlier { duration, .. } => {
+                Some(duration.as_secs_f64())
+            }
             Length::Requests(_) => None,
         }
     }
 
-    /// Returns the number of requests, or `None` if the length is a duration.
+    /// Returns the maximum number of requests, if there is one.
     #[must_use]
     pub fn requests(self) -> Option<u64> {
         match self {
             Length::Duration(_) => None,
-            Length::Requests(n) => Some(n),
+            Length::Requests(requests) | Length::Earlier { requests, .. } => Some(requests),
         }
     }
 }
@@ -627,9 +637,10 @@ struct ModelForm {
     /// Whether all connections are opened before the sending window, kept open and used in turn.
     #[serde(default)]
     hold: bool,
-    /// Length of the sending window in seconds; null if `requests` is given instead.
+    /// Length of the sending window in seconds; null if only `requests` ends the window. With
+    /// `requests`, whichever is reached first ends the window.
     duration_s: Option<f64>,
-    /// Total number of requests; null if `duration_s` is given instead.
+    /// Total number of requests; null if only `duration_s` ends the window.
     requests: Option<u64>,
 }
 
@@ -686,7 +697,11 @@ impl TryFrom<ModelForm> for Model {
         let length = match (form.duration_s, form.requests) {
             (Some(s), None) => Length::Duration(duration(s)?),
             (None, Some(n)) => Length::Requests(n),
-            _ => return Err(ContradictoryPlan("set either duration_s or requests")),
+            (Some(s), Some(requests)) => Length::Earlier {
+                duration: duration(s)?,
+                requests,
+            },
+            (None, None) => return Err(ContradictoryPlan("set duration_s or requests")),
         };
         if form.model == ModelKind::Closed {
             return Ok(Model::Closed { length });

@@ -61,7 +61,14 @@ fn plans_round_trip_through_json() {
         schedule,
         hold: true,
     };
-    let closed = [Length::seconds(1.5), Length::Requests(7)];
+    let closed = [
+        Length::seconds(1.5),
+        Length::Requests(7),
+        Length::Earlier {
+            duration: Duration::from_secs(2),
+            requests: 7,
+        },
+    ];
     let closed = closed.map(|length| Model::Closed { length });
     for model in schedules().into_iter().map(open).chain(closed) {
         let plan = Plan {
@@ -86,8 +93,7 @@ fn reads_a_null_limit_of_kept_connections() {
 fn refuses_contradictory_plans() {
     let json = serde_json::to_value(plan(Model::closed(10.0))).unwrap();
     for (model, duration_s, requests) in [
-        ("closed", Some(1.0), Some(1)),
-        ("closed", None, None),
+        ("closed", None, None::<u64>),
         ("closed", Some(-1.0), None),
         ("open", Some(1.0), None),
     ] {

@@ -47,10 +47,11 @@ pub struct LoadArgs {
     pub connections: Option<u64>,
 
     /// Duration of the load, with a unit: 10s, 500ms, 5m [default: 10s]
-    #[arg(short, long, value_name = "TIME", value_parser = positive_duration, conflicts_with_all = ["requests", "burst"], help_heading = "Load")]
+    #[arg(short, long, value_name = "TIME", value_parser = positive_duration, conflicts_with = "burst", help_heading = "Load")]
     pub duration: Option<Duration>,
 
-    /// Exact number of requests to send: 100000, 100k, 2M [default: as many as --duration allows]
+    /// Exact number of requests to send: 100000, 100k, 2M; with --duration, the load ends at
+    /// whichever comes first [default: as many as --duration allows]
     #[arg(short = 'n', long, value_name = "N", value_parser = count_from_one, conflicts_with = "burst", help_heading = "Load")]
     pub requests: Option<u64>,
 

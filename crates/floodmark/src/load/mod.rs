@@ -9,7 +9,7 @@ use floodmark_plan::target::{self, ResolveError};
 use floodmark_plan::{Planned, did_you_mean};
 use floodmark_record::Record;
 use floodmark_record::events::EndReason;
-use floodmark_record::plan::{Length, Mix};
+use floodmark_record::plan::Mix;
 use floodmark_record::run::Run;
 use floodmark_record::units::show_s;
 use floodmark_report::Style;
@@ -74,7 +74,7 @@ pub fn run(args: &LoadArgs) -> Result<(), Ending> {
 /// this host. A server that is unreachable, or that does not speak HTTP/1.1, ends the load early.
 fn preflight(args: &LoadArgs, planned: &Planned, stop: &Stop) -> Result<(), Ending> {
     let shared = &args.shared;
-    let is_exact = !matches!(planned.plan.length(), Length::Duration(_));
+    let is_exact = planned.plan.request_limit().is_some();
     if is_exact || shared.safety.anyway || shared.agents.place.is_some() {
         return Ok(());
     }

@@ -73,6 +73,29 @@ fn a_rate_and_a_duration_give_the_number_of_requests() {
 }
 
 #[test]
+fn a_load_ends_at_the_earlier_limit() {
+    for model in [
+        &[][..],
+        &["-r", "500"],
+        &["-r", "500", "--arrivals", "poisson"],
+    ] {
+        for backend in ["uring", "epoll"] {
+            let limits = |requests, duration| {
+                let limits = ["-n", requests, "-d", duration, "-t", "2", "-c", "20"];
+                let (load, _) = agree(&[model, &limits, &["--backend", backend]].concat());
+                load
+            };
+            let load = limits("300", "60s");
+            assert_eq!(load.counts().intended, 300, "{model:?}");
+            assert!(load.run().sending_s < 2.0, "{model:?}");
+            let load = limits("1M", "300ms");
+            assert!(load.counts().intended < 1_000_000, "{model:?}");
+            assert!((load.run().sending_s - 0.3).abs() < 0.01, "{model:?}");
+        }
+    }
+}
+
+#[test]
 fn sends_an_exact_number_of_poisson_arrivals() {
     let poisson = |seed| {
         let (load, log) = agree(&[

@@ -190,9 +190,14 @@ impl Client {
             ));
         }
         let (commands, how) = self.commands(load);
-        let (command, length) = match load.requests {
-            Some(_) => (&commands.requests, "with a fixed number of requests"),
-            None => (&commands.duration, "for a duration"),
+        let (command, length) = match (load.requests, load.duration) {
+            (Some(_), Some(_)) => {
+                return Err(format!(
+                    "client {name} cannot end at the earlier of `requests` and `duration`; remove one of them"
+                ));
+            }
+            (Some(_), None) => (&commands.requests, "with a fixed number of requests"),
+            (None, _) => (&commands.duration, "for a duration"),
         };
         let Some(command) = command else {
             return Err(format!(

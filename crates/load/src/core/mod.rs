@@ -315,9 +315,15 @@ impl Core {
         self.in_flight == 0 && self.carried == 0 && self.exhausted()
     }
 
+    /// Returns whether the closed model has started all requests that its number of requests
+    /// allows.
+    pub fn has_used_quota(&self) -> bool {
+        matches!(self.arrivals, RequestSource::Closed { left: Some(0), .. })
+    }
+
     fn exhausted(&mut self) -> bool {
         match &mut self.arrivals {
-            RequestSource::Closed { left, until, .. } => *left == Some(0) && until.is_none(),
+            RequestSource::Closed { left, .. } => *left == Some(0),
             RequestSource::Open(waiting) => waiting.waiting == 0 && waiting.next_due().is_none(),
         }
     }

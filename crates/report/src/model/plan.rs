@@ -129,11 +129,19 @@ fn connections(plan: &Plan) -> String {
     }
 }
 
-/// Describes the length of the load: `10 s`, `500,000 requests`, `200,000 requests within 10 s`.
+/// Describes the length of the load: `10 s`, `500,000 requests`, `500,000 requests or 10 s`,
+/// `200,000 requests within 10 s`.
 fn length(plan: &Plan) -> String {
     let requests = match plan.length() {
         Length::Duration(length) => return duration(length.as_secs_f64()),
         Length::Requests(n) => count_of(n, "request"),
+        Length::Earlier {
+            duration: most,
+            requests,
+        } => {
+            let most = duration(most.as_secs_f64());
+            return format!("{} or {most}", count_of(requests, "request"));
+        }
     };
     match plan.schedule() {
         Some(schedule @ (Schedule::Burst { .. } | Schedule::Replay { .. })) => {

@@ -25,7 +25,7 @@ fn held(plan: &Plan) -> (Lab, Ns) {
     }
     assert!(lab.core.prepared());
     lab.core.recorder.begin(Phase::Measure, now, None);
-    let schedule = ArrivalSchedule::new(plan, plan.duration_s(), alone()).unwrap();
+    let schedule = ArrivalSchedule::new(plan, alone()).unwrap();
     let picks = Picks::new(plan, alone(), 1);
     let arrivals = RequestSource::Open(ArrivalQueue::new(schedule, now, picks));
     lab.core.begin(arrivals, now);
@@ -108,7 +108,7 @@ fn retries_failed_held_connections_after_a_pause() {
         core.on(Completion::ConnectFailed { slot, error }, start);
     }
     assert!(core.prepared());
-    let schedule = ArrivalSchedule::new(&held_plan(), None, alone()).unwrap();
+    let schedule = ArrivalSchedule::new(&held_plan(), alone()).unwrap();
     let picks = Picks::new(&held_plan(), alone(), 1);
     let waiting = ArrivalQueue::new(schedule, start + MS, picks);
     core.begin(RequestSource::Open(waiting), start);

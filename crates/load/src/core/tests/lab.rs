@@ -18,6 +18,7 @@ use crate::recorder::Recorder;
 use crate::rows::Rows;
 use crate::schedule::{ArrivalSchedule, alone};
 use crate::slice::{Message, SLICES, Slice};
+use crate::thread::plan_of_phase;
 
 /// Returns the rows among a gatherer's events.
 fn rows(events: Vec<Event>) -> impl Iterator<Item = SecondRow> {
@@ -86,15 +87,13 @@ impl Lab {
         interrupt: Option<Ns>,
     ) -> (EndReason, GroupRow) {
         let start = world.now;
-        let duration_s = match phase {
-            Phase::Warmup => Some(plan.warmup.as_secs_f64()),
-            Phase::Measure => plan.duration_s(),
-        };
+        let of_phase = plan_of_phase(plan, phase);
+        let duration_s = of_phase.duration_s();
         let picks = Picks::new(plan, alone(), 1);
-        let (arrivals, window) = match ArrivalSchedule::new(plan, duration_s, alone()) {
+        let (arrivals, window) = match ArrivalSchedule::new(&of_phase, alone()) {
             None => {
                 let until = duration_s.map(|s| start + seconds(s));
-                let left = plan.request_limit().filter(|_| until.is_none());
+                let left = of_phase.request_limit();
                 (RequestSource::Closed { left, until, picks }, until)
             }
             Some(schedule) => {
@@ -127,7 +126,8 @@ impl Lab {
             if let Some(reason) = core.hopeless() {
                 break reason;
             }
-            if (over || window.is_none()) && core.finished() {
+            let is_over = over || window.is_none() || core.has_used_quota();
+            if is_over && core.finished() {
                 break core.completed();
             }
             if over && !plan.drain {

@@ -23,7 +23,7 @@ use crate::backend::Completion;
 use crate::clock::{Ns, seconds};
 use crate::mix::Picks;
 use crate::schedule::{ArrivalSchedule, alone};
-use crate::testing::{closed_plan, held_plan, open_plan, with_mix};
+use crate::testing::{closed_plan, held_plan, length, open_plan, with_mix};
 
 /// Checks that each group's counts add up, and that the groups add up to the total.
 fn groups_add_up(rows: &[SecondRow], plan: &Plan, whole: &Counts) {
@@ -61,16 +61,18 @@ prop_compose! {
         timeout_s in 0.02f64..0.3,
         drain in any::<bool>(),
         warmup_s in prop_oneof![Just(0.0), 0.01f64..0.5],
+        is_limited in any::<bool>(),
         further in 0u8..3,
         hold in any::<bool>(),
         method in prop_oneof![Just("GET"), Just("POST")],
         retry in prop_oneof![Just(Retry::Never), Just(Retry::Idempotent)],
         weights in proptest::collection::vec(1u32..4, 0..3),
     ) -> Plan {
-        let plan = match (open, duration_s) {
-            (true, _) => open_plan(arrivals, rate, duration_s, Some(requests)),
-            (false, Some(seconds)) => Plan { model: Model::closed(seconds), ..closed_plan(1, 1) },
-            (false, None) => closed_plan(1, requests),
+        let requests = (is_limited || duration_s.is_none() || arrivals == Spacing::Burst).then_some(requests);
+        let plan = if open {
+            open_plan(arrivals, rate, duration_s, requests)
+        } else {
+            Plan { model: Model::Closed { length: length(duration_s, requests) }, ..closed_plan(1, 1) }
         };
         let plan = if hold && connection_use == ConnectionUse::Kept { held_plan(plan) } else { plan };
         let address = |i| ([127, 0, 0, 2 + i], 1).into();
@@ -139,7 +141,8 @@ proptest! {
         prop_assert!(plan.retry == Retry::Idempotent || counts.reconnects == 0);
         if let Some(n) = plan.request_limit() {
             prop_assert!(counts.intended <= n);
-            if !interrupted && reason == EndReason::Completed && (plan.drain || !plan.is_open()) {
+            let is_exact = plan.duration_s().is_none() && (plan.drain || !plan.is_open());
+            if !interrupted && reason == EndReason::Completed && is_exact {
                 prop_assert_eq!(counts.intended, n);
                 prop_assert_eq!(counts.in_flight_at_end, 0);
             }
@@ -194,7 +197,7 @@ fn by_hand(plan: &Plan) -> (Lab, Ns) {
     let mut lab = Lab::new(plan);
     let now = seconds(1.0);
     lab.core.recorder.begin(Phase::Measure, now, None);
-    let schedule = ArrivalSchedule::new(plan, plan.duration_s(), alone()).unwrap();
+    let schedule = ArrivalSchedule::new(plan, alone()).unwrap();
     let picks = Picks::new(plan, alone(), 1);
     lab.core.begin(
         RequestSource::Open(ArrivalQueue::new(schedule, now, picks)),
