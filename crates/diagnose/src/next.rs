@@ -63,6 +63,10 @@ fn early_end(run: &Run) -> Option<String> {
         EndReason::Interrupted => {
             Some("repeat without interruption, or shorten the run with -d or -n".to_owned())
         }
+        EndReason::Aborted => Some(
+            "check the server's log, or reduce the load; a less strict abort-if condition lets it continue"
+                .to_owned(),
+        ),
         EndReason::Completed | EndReason::ServerGone => None,
     }
 }

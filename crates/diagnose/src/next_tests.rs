@@ -39,6 +39,7 @@ pub(crate) fn run(plan: floodmark_record::Plan) -> Run {
         ended: RunEnd {
             reason: EndReason::Completed,
             detail: None,
+            abort: None,
         },
         sending_s: 10.0,
         longest_stall_ns: Some(0),

@@ -9,6 +9,7 @@ use floodmark_record::events::EndReason;
 use floodmark_record::plan::{Address, Target};
 use floodmark_record::reason::{FIX_STOPPED, joined};
 use floodmark_record::run::{Run, Status};
+use floodmark_record::units::show_s;
 use floodmark_report::junit::CaseOutcome;
 
 use crate::exit::{Ending, Exit};
@@ -81,7 +82,10 @@ pub fn server_fault(run: &Run) -> Option<Ending> {
             ))
         }
         // An experiment reports failed external clients separately.
-        EndReason::Completed | EndReason::Interrupted | EndReason::ClientFailed => None,
+        EndReason::Completed
+        | EndReason::Interrupted
+        | EndReason::Aborted
+        | EndReason::ClientFailed => None,
     }
 }
 
@@ -93,9 +97,17 @@ pub fn run_server_fault(run: &Run) -> Option<(CaseOutcome, String)> {
     Some((CaseOutcome::Error, ending.message))
 }
 
-/// Returns the fault of a run for JUnit: a server failure, or an invalid result.
+/// Returns an [`Ending`] if an `--abort-if` condition ended the run.
+pub fn aborted(run: &Run) -> Option<Ending> {
+    let abort = run.ended.abort.as_ref()?;
+    let after = show_s(abort.at_ns as f64 / 1e9);
+    Some(Ending::new(Exit::Check, format!("{abort} after {after}")))
+}
+
+/// Returns the fault of a run for JUnit: a server failure, an aborted run, or an invalid result.
 pub fn run_fault(run: &Run) -> Option<(CaseOutcome, String)> {
-    run_server_fault(run).or_else(|| {
+    let aborted = || Some((CaseOutcome::Failed, aborted(run)?.message));
+    run_server_fault(run).or_else(aborted).or_else(|| {
         let ending = invalid(run, || joined(&run.validity.reasons))?;
         let outcome = match ending.exit {
             Exit::Check => CaseOutcome::Failed,

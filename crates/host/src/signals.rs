@@ -35,7 +35,11 @@ pub unsafe fn before_immediate_exit(action: fn()) {
 
 /// A request to stop, shared by all clones.
 #[derive(Debug, Clone, Default)]
-pub struct Stop(Arc<AtomicBool>);
+pub struct Stop {
+    flag: Arc<AtomicBool>,
+    /// The flag of the token that [`Stop::child`] was called on.
+    parent: Option<Arc<AtomicBool>>,
+}
 
 impl Stop {
     /// Creates a token that only [`Stop::set`] sets.
@@ -87,21 +91,34 @@ impl Stop {
         Ok(stop)
     }
 
+    /// Returns a token that is also set when this one is set. Setting the new token does not set
+    /// this one.
+    #[must_use]
+    pub fn child(&self) -> Self {
+        Stop {
+            flag: Arc::default(),
+            parent: Some(self.flag()),
+        }
+    }
+
     /// Returns whether a stop was requested.
     #[must_use]
     pub fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        let parent = self.parent.iter();
+        let mut flags = parent.chain([&self.flag]);
+        flags.any(|flag| flag.load(Ordering::Relaxed))
     }
 
     /// Requests a stop.
     pub fn set(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.flag.store(true, Ordering::Relaxed);
     }
 
-    /// Returns the flag, for tight loops and for crates that do not depend on this crate.
+    /// Returns the token's own flag, for tight loops and for crates that do not depend on this
+    /// crate.
     #[must_use]
     pub fn flag(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.0)
+        Arc::clone(&self.flag)
     }
 }
 

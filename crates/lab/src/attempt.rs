@@ -3,10 +3,11 @@
 use std::cell::RefCell;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use floodmark_diagnose::conditions::AbortCondition;
 use floodmark_host::{ProcessPlacement, Stop};
 use floodmark_observe::{Root, environment, process};
 use floodmark_plan::{FileError, Planned};
-use floodmark_record::events::RunId;
+use floodmark_record::events::{Abort, RunId};
 use floodmark_record::host::ToolInfo;
 use floodmark_record::plan::Plan;
 use floodmark_record::run::{Placement, Run};
@@ -15,6 +16,7 @@ use floodmark_record::worker_input::WorkerInput;
 use floodmark_record::{Event, Record, SCHEMA_VERSION};
 use floodmark_record::{Metric, Observation};
 
+use crate::abort::AbortMonitor;
 use crate::agents;
 use crate::attempt_monitor::{AttemptMonitor, ExitMonitor, Monitoring};
 use crate::directory::Directory;
@@ -113,6 +115,8 @@ pub struct Attempts<'a> {
     pub log: Option<&'a RefCell<ServerLog>>,
     /// Stop flag that ends the attempts early.
     pub stop: &'a Stop,
+    /// Conditions that end an attempt and skip the remaining attempts.
+    pub abort_if: &'a [AbortCondition],
     /// The agents that divide the load; `None` if one worker on this host sends it.
     pub agents: Option<&'a AgentsSetting<'a>>,
     /// IDs of the causes that the experiment expects.
@@ -242,6 +246,9 @@ impl Attempts<'_> {
             listener,
             first_number,
             interruption: None,
+            abort_monitor: AbortMonitor::new(self.abort_if, &plan),
+            abort: None,
+            stop: self.stop.child(),
         };
         let mut end = match self.client {
             Some(client) => self.drive(client, &plan, run, &mut sink),
@@ -290,9 +297,10 @@ impl Attempts<'_> {
             anyway: self.agents.is_some_and(|agents| agents.anyway),
             ..WorkerInput::new(plan, *sink.first_number, self.planned.anchors.clone())
         };
+        let stop = sink.stop.clone();
         let failure = match self.agents {
-            None => workers::run(self.side, &input, self.stop, |event| sink.take(event)).err(),
-            Some(agents) => agents::run_load(agents, (&input, run), self.expected, self.stop, sink),
+            None => workers::run(self.side, &input, &stop, |event| sink.take(event)).err(),
+            Some(agents) => agents::run_load(agents, (&input, run), self.expected, &stop, sink),
         };
         if let Some(set) = set.filter(|_| failure.is_none()) {
             let sent = *sink.first_number - 1;
@@ -317,6 +325,11 @@ pub(crate) struct LoadSink<'a, 'm> {
     first_number: &'a mut u64,
     /// Why the load ended early.
     pub(crate) interruption: Option<String>,
+    abort_monitor: AbortMonitor<'a>,
+    /// The condition that ended the load.
+    abort: Option<Abort>,
+    /// Ends this load.
+    stop: Stop,
 }
 
 impl LoadSink<'_, '_> {
@@ -324,12 +337,25 @@ impl LoadSink<'_, '_> {
     pub(crate) fn take(&mut self, event: Event) {
         if let Event::End(end) = &event {
             *self.first_number = end.next_number;
-            self.interruption = interruption(end);
+            self.interruption = interruption(end, self.abort.as_ref());
         }
+        let abort = match &event {
+            Event::Second(row) if self.abort.is_none() => self.abort_monitor.take(row),
+            _ => None,
+        };
         for event in self.monitor.on(&event).chain([event]) {
-            self.directory.append(&event);
-            (self.listener)(&event);
+            self.record(&event);
         }
+        if let Some(abort) = abort {
+            self.stop.set();
+            self.record(&Event::Aborted(abort.clone()));
+            self.abort = Some(abort);
+        }
+    }
+
+    fn record(&mut self, event: &Event) {
+        self.directory.append(event);
+        (self.listener)(event);
     }
 }
 

@@ -3,6 +3,7 @@
 //!
 //! Invariant: this crate renders nothing. Callers receive the same events that are recorded.
 
+mod abort;
 mod agents;
 pub mod attempt;
 mod attempt_monitor;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use floodmark_record::api_check::ItemsFile;
 use floodmark_record::client::{ClientRan, PrintedFigures};
-use floodmark_record::events::{EndReason, PartRow, Phase, RunId, WorkerReady};
+use floodmark_record::events::{Abort, EndReason, PartRow, Phase, RunId, WorkerReady};
 use floodmark_record::plan::Plan;
 use floodmark_record::run::{
     AgentRun, ClientUsage, FineThroughput, GroupPoint, Placement, Run, RunEnd, SeriesRow, Silence,
@@ -35,6 +35,8 @@ pub struct RunEvents {
     pub fine: FineThroughputCounter,
     pub warmup: Counts,
     pub warmup_to_ns: u64,
+    /// The condition because of which the worker was told to stop.
+    abort: Option<Abort>,
     pub end: Option<WorkerEnd>,
     /// The agents that sent the load.
     pub agents: Vec<AgentRun>,
@@ -136,6 +138,7 @@ impl RunEvents {
             fine: FineThroughputCounter::default(),
             warmup: Counts::default(),
             warmup_to_ns: 0,
+            abort: None,
             end: None,
             agents: Vec::new(),
             items: None,
@@ -167,6 +170,7 @@ impl RunEvents {
                 self.parts.push(part);
             }
             Event::Second(row) => self.take_second(row),
+            Event::Aborted(abort) => self.abort = Some(abort),
             Event::End(end) => self.end = Some(end),
             Event::Agents { agents } => self.agents = agents,
             Event::ReadBack(items) => self.items = Some(items),
@@ -239,6 +243,9 @@ impl RunEvents {
     pub fn end_reason(&self) -> RunEnd {
         let (reason, detail) = match (&self.client, &self.end) {
             (Some(client), _) => client_end(client),
+            (None, Some(end)) if end.reason == EndReason::Interrupted && self.abort.is_some() => {
+                (EndReason::Aborted, None)
+            }
             (None, Some(end)) => (end.reason, None),
             (None, None) => {
                 let detail = match &self.driven_by {
@@ -251,6 +258,7 @@ impl RunEvents {
         RunEnd {
             reason,
             detail: self.cut_short.clone().or(detail),
+            abort: self.abort.clone().filter(|_| reason == EndReason::Aborted),
         }
     }
 }
@@ -511,17 +519,18 @@ pub fn client_failure(ran: &ClientRan) -> Option<String> {
         .or_else(|| ran.interrupted.then(interrupted))
 }
 
-/// Returns why a worker's run is incomplete, if it is.
-pub fn interruption(end: &WorkerEnd) -> Option<String> {
+/// Returns why a worker's run is incomplete, if it is. `abort` is the condition because of which
+/// the worker was told to stop, if any.
+pub fn interruption(end: &WorkerEnd, abort: Option<&Abort>) -> Option<String> {
     let handshake_failure = end.tls.as_ref().and_then(|tls| tls.failure.as_deref());
     match (end.reason, handshake_failure) {
-        // A worker never reports `ClientFailed`.
-        (EndReason::Completed | EndReason::ClientFailed, _) => None,
+        // A worker never reports `ClientFailed` or `Aborted`.
+        (EndReason::Completed | EndReason::ClientFailed | EndReason::Aborted, _) => None,
         (EndReason::NotHttp, _) => Some("the server does not speak HTTP/1.1".to_owned()),
-        (EndReason::Interrupted, _) => Some(format!(
-            "interrupted after {}",
-            show_ns(end.ended_ns as f64)
-        )),
+        (EndReason::Interrupted, _) => Some(match abort {
+            Some(abort) => abort.to_string(),
+            None => format!("interrupted after {}", show_ns(end.ended_ns as f64)),
+        }),
         (EndReason::ServerGone, Some(why)) if end.connects == 0 => {
             Some(format!("no TLS handshake succeeded: {why}"))
         }

@@ -2,6 +2,7 @@
 //! the figures of several threads or workers.
 
 use std::collections::BTreeMap;
+use std::fmt::{self, Display};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -192,12 +193,31 @@ pub enum EndReason {
     Completed,
     /// The run was interrupted.
     Interrupted,
+    /// The run met an `--abort-if` condition.
+    Aborted,
     /// No connection could be opened for several seconds.
     ServerGone,
     /// The server does not speak HTTP/1.1.
     NotHttp,
     /// An external client failed, or its output could not be read.
     ClientFailed,
+}
+
+/// The `--abort-if` condition that ended a load early.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Abort {
+    /// Condition, with the time for which it must hold.
+    pub condition: String,
+    /// Figure of the last second in which the condition held.
+    pub figure: String,
+    /// End of that second, in ns since the start of the measurement.
+    pub at_ns: u64,
+}
+
+impl Display for Abort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "--abort-if '{}' met: {}", self.condition, self.figure)
+    }
 }
 
 /// Last event of a worker: totals of the measurement.

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::client::ExternalRun;
-use crate::events::{AddressUse, EndReason, HeldConnections, ThreadUsage};
+use crate::events::{Abort, AddressUse, EndReason, HeldConnections, ThreadUsage};
 use crate::host::{BusyProcess, Environment};
 use crate::interval::Interval;
 use crate::metric::Observation;
@@ -209,6 +209,9 @@ pub struct RunEnd {
     pub reason: EndReason,
     /// Explanation; null if the run completed.
     pub detail: Option<String>,
+    /// The condition that ended the run; null unless the reason is `aborted`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub abort: Option<Abort>,
 }
 
 /// The part of a run that the figures cover.

@@ -9,7 +9,7 @@ use crate::api_check::ItemsFile;
 use crate::capacity::{CapacityBegan, CapacityEnded, CapacityTrial};
 use crate::client::ClientRan;
 use crate::crash::{CrashBegan, CrashRound};
-use crate::events::{Connecting, PartRow, Phase, RunId, SecondRow, WorkerEnd, WorkerReady};
+use crate::events::{Abort, Connecting, PartRow, Phase, RunId, SecondRow, WorkerEnd, WorkerReady};
 use crate::experiment::{ExperimentDescription, Resumed};
 use crate::gate::{AlternatingEnd, GateTurns};
 use crate::host::{Environment, ToolInfo};
@@ -95,6 +95,8 @@ pub enum Event {
     },
     /// Figures for one second of the worker's clock.
     Second(SecondRow),
+    /// The load met an `--abort-if` condition, so its worker was told to stop.
+    Aborted(Abort),
     /// The worker ended.
     End(WorkerEnd),
     /// The agents' parts of the load, recorded once per attempt, after the load. Absent if one

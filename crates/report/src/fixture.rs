@@ -169,6 +169,7 @@ pub(crate) fn closed() -> Run {
         ended: RunEnd {
             reason: EndReason::Completed,
             detail: None,
+            abort: None,
         },
         sending_s: 10.0,
         window: Window {

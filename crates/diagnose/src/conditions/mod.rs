@@ -3,6 +3,7 @@
 //! A [`Condition`] compares a subject with a value. The command determines the kind of subject: a
 //! figure of a run, a capacity, a ratio of two results, or a figure that an objective limits.
 
+use std::fmt::{self, Display};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use floodmark_record::figure::{
 use floodmark_record::result::Record;
 use floodmark_record::run::Run;
 use floodmark_record::times::TimeKind;
-use floodmark_record::units::{show_duration, show_ratio};
+use floodmark_record::units::{parse_duration, show_duration, show_ratio};
 use floodmark_stats::Histogram;
 
 use crate::text::per_s;
@@ -44,6 +45,18 @@ pub struct Condition<S> {
 /// A condition of `floodmark load --fail-if`: `p99 > 50ms`, or `search: p99 > 50ms` for one group
 /// of a mix.
 pub type RunCondition = Condition<Figure>;
+
+/// A condition of `floodmark load --abort-if`: `errors > 20% for 5s`.
+#[derive(Debug, Clone)]
+pub struct AbortCondition {
+    /// The condition on the figures of each second.
+    pub condition: RunCondition,
+    /// Time for which the condition must hold.
+    pub sustained: Duration,
+}
+
+/// Time for which an [`AbortCondition`] must hold by default.
+const DEFAULT_SUSTAINED: Duration = Duration::from_secs(5);
 
 /// A condition of `floodmark compare --fail-if`: `p99 ratio > 1.05`.
 pub type RatioCondition = Condition<RatioSubject>;
@@ -279,12 +292,69 @@ impl RunCondition {
 
     /// Returns whether a run meets the condition, and the formatted figure.
     fn judge_run(&self, run: &Run) -> (Option<bool>, String) {
-        let Some(measured) = self.measured(run) else {
-            return (None, format!("{NOT_MEASURED} (no such group)"));
-        };
+        match self.measured(run) {
+            Some(measured) => self.judge_figure(measured, run.plan.timeout),
+            None => (None, format!("{NOT_MEASURED} (no such group)")),
+        }
+    }
+
+    /// Returns whether the requests meet the condition, and the formatted figure. The result is
+    /// unknown if the figure was not measured.
+    #[must_use]
+    pub fn judge_figure(
+        &self,
+        measured: &dyn Measured,
+        timeout: Duration,
+    ) -> (Option<bool>, String) {
         let figure = self.subject.of(measured);
         let met = figure.map(|figure| self.is_met(figure));
-        (met, self.subject.show(figure, run.plan.timeout))
+        (met, self.subject.show(figure, timeout))
+    }
+}
+
+impl FromStr for AbortCondition {
+    type Err = ConditionError;
+
+    fn from_str(text: &str) -> Result<Self, ConditionError> {
+        let (condition, sustained) = match text.rsplit_once(" for ") {
+            None => (text, DEFAULT_SUSTAINED),
+            Some((condition, sustained)) => {
+                let invalid = |what: &str| ConditionError(format!("in \"{text}\": {what}"));
+                let sustained = parse_duration(sustained.trim()).map_err(|e| invalid(&e))?;
+                if sustained.is_zero() || sustained.subsec_nanos() > 0 {
+                    return Err(invalid(
+                        "figures cover whole seconds; write \"for\" with whole seconds, such as \"for 5s\"",
+                    ));
+                }
+                (condition, sustained)
+            }
+        };
+        let condition: RunCondition = condition.parse()?;
+        let only_at_the_end = match (condition.subject, &condition.group) {
+            (figure, _) if figure.unit() == FigureUnit::CpuTime => "CPU times are",
+            (Figure::Time(..), Some(_)) => "the times of a single request are",
+            _ => {
+                return Ok(AbortCondition {
+                    condition,
+                    sustained,
+                });
+            }
+        };
+        Err(ConditionError(format!(
+            "in \"{text}\": {only_at_the_end} known only at the end of a load; use another figure, such as \
+             \"errors\", or --fail-if"
+        )))
+    }
+}
+
+impl Display for AbortCondition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} for {}s",
+            self.condition.text,
+            self.sustained.as_secs()
+        )
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::builder::TypedValueParser;
 use clap::{ArgGroup, Args};
-use floodmark_diagnose::conditions::RunCondition;
+use floodmark_diagnose::conditions::{AbortCondition, RunCondition};
 use floodmark_load::replay::TimestampUnit;
 use floodmark_plan::spec::{CheckKind, RateSteps, ReplaySpec, Warmup};
 use floodmark_plan::values::{self, attempts, count_from_one, positive_duration, rate, warmup};
@@ -135,6 +135,12 @@ pub struct LoadArgs {
     /// request of a mix, 'search: p99 > 50ms'; repeatable [default: none]
     #[arg(long, value_name = "CONDITION", help_heading = "Judgment")]
     pub fail_if: Vec<RunCondition>,
+
+    /// End the load early with exit code 1 if this condition on the figures of each second holds
+    /// for a time, such as 'errors > 20% for 5s' or 'p99 > 2s for 10s'; repeatable [default: none;
+    /// time: 5s]
+    #[arg(long, value_name = "CONDITION", help_heading = "Judgment")]
+    pub abort_if: Vec<AbortCondition>,
 
     /// Also print the request before the load, the evidence, the traffic, and the resource usage of
     /// client and server

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use floodmark_diagnose::unexpected_response;
 use floodmark_host::{ProcessPlacement, Stop, open_files};
-use floodmark_lab::{Directory, RemoteObserver, SetFault, check_set};
+use floodmark_lab::{Attempts, Directory, RemoteObserver, SetFault, check_set};
 use floodmark_plan::target::{self, ResolveError};
 use floodmark_plan::{Planned, did_you_mean};
 use floodmark_record::Record;
@@ -52,6 +52,9 @@ pub fn run(args: &LoadArgs) -> Result<(), Ending> {
     let planned = floodmark_plan::plan(&spec, resolved, open_files).map_err(Ending::usage)?;
     let groups = args.fail_if.iter().map(|c| (c.group.as_deref(), &*c.text));
     check_groups("--fail-if", groups, planned.plan.mix.as_ref())?;
+    let conditions = args.abort_if.iter().map(|of| &of.condition);
+    let groups = conditions.map(|c| (c.group.as_deref(), &*c.text));
+    check_groups("--abort-if", groups, planned.plan.mix.as_ref())?;
     match check_set(&ProcessPlacement::default(), &planned.plan, &stop) {
         Ok(()) => {}
         Err(SetFault::NotEmpty(what)) => return Err(Ending::usage(format!("--check: {what}"))),
@@ -211,6 +214,10 @@ impl Measurement for UrlLoad<'_> {
             directory,
             session.stop,
             |attempts, directory| {
+                let attempts = Attempts {
+                    abort_if: &self.args.abort_if,
+                    ..attempts
+                };
                 let mut progress = session.progress(LineKind::Seconds);
                 attempts.run(session.tool(), directory, &mut |event| progress.on(event))
             },
@@ -253,6 +260,7 @@ impl Measurement for UrlLoad<'_> {
         let bound = |run| endings::bound(run, || reason(run));
         let strict = runs.iter().filter(|_| self.args.strict);
         all.extend(strict.filter_map(bound));
+        all.extend(runs.iter().find_map(endings::aborted));
         all.extend(endings::failed_check(runs, false));
         all.extend(endings::failed_threshold(&record.thresholds));
         all

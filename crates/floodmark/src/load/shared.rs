@@ -159,6 +159,7 @@ impl SharedArgs {
             log: None,
             exits: None,
             stop,
+            abort_if: &[],
         };
         Ok(measure(attempts, directory))
     }

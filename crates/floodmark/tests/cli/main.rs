@@ -1,6 +1,7 @@
 //! Tests that run the command against real servers.
 #![allow(clippy::unwrap_used, reason = "test helpers are test code too")]
 
+mod abort;
 mod addresses;
 mod agents;
 mod api_check;

@@ -167,6 +167,7 @@ impl RunningExperiment<'_> {
             exits: Some(&exits),
             log: Some(&log),
             stop: self.runner.stop,
+            abort_if: &[],
         };
         let listener = &mut *self.listener;
         if let Some((search, open)) = search {

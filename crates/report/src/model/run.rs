@@ -47,6 +47,7 @@ pub(crate) fn ended(run: &Run) -> Option<TextLine> {
     let what = match run.ended.reason {
         EndReason::Completed if gone.is_none() => return None,
         EndReason::Interrupted => "interrupted",
+        EndReason::Aborted => "aborted",
         EndReason::ClientFailed => "the client failed",
         EndReason::NotHttp => "the server does not speak HTTP/1.1",
         EndReason::ServerGone if gone == Some(0.0) => "the server never responded",
