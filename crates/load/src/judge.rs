@@ -6,6 +6,9 @@ use floodmark_record::Outcome;
 use floodmark_record::api_check::OperationRule;
 use floodmark_record::operation::OperationKind;
 use floodmark_record::plan::{Check, Expect, Plan};
+use floodmark_record::pointer::JsonPointer;
+use memchr::memmem::Finder;
+use regex::bytes::Regex;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 
@@ -37,6 +40,10 @@ pub struct Judge {
     statuses: Vec<u16>,
     bodies: Vec<Vec<u8>>,
     values: Vec<serde_json::Value>,
+    /// Locations in a JSON body, each with the values that it may have.
+    located: Vec<(JsonPointer, Vec<Option<serde_json::Value>>)>,
+    contained: Vec<Finder<'static>>,
+    patterns: Vec<Regex>,
     content: Option<ContentRule>,
     /// Whether the requests are HEAD requests, whose responses have no body.
     pub to_head: bool,
@@ -78,9 +85,25 @@ impl Judge {
                 Expect::Status(status) => judge.statuses.push(*status),
                 Expect::Body(body) => judge.bodies.push(body.clone().into_bytes()),
                 Expect::Json(value) => judge.values.push(value.clone()),
+                Expect::JsonAt { at, value } => judge.expect_at(at, Some(value)),
+                Expect::JsonAbsent(at) => judge.expect_at(at, None),
+                Expect::Contains(text) => {
+                    judge
+                        .contained
+                        .push(Finder::new(text.as_bytes()).into_owned());
+                }
+                // A clone has a cache of its own, so threads do not wait for each other's.
+                Expect::Regex(pattern) => judge.patterns.push(pattern.regex().clone()),
             }
         }
         judge
+    }
+
+    fn expect_at(&mut self, at: &JsonPointer, value: Option<&serde_json::Value>) {
+        match self.located.iter_mut().find(|(other, _)| other == at) {
+            Some((_, values)) => values.push(value.cloned()),
+            None => self.located.push((at.clone(), vec![value.cloned()])),
+        }
     }
 
     /// Returns whether [`Judge::outcome`] needs the body of a response.
@@ -90,7 +113,12 @@ impl Judge {
             Some(ContentRule::Operation(rule)) => rule.value.is_some(),
             content => content.is_some(),
         };
-        content_in_body || !self.bodies.is_empty() || !self.values.is_empty()
+        content_in_body
+            || !self.bodies.is_empty()
+            || !self.values.is_empty()
+            || !self.located.is_empty()
+            || !self.contained.is_empty()
+            || !self.patterns.is_empty()
     }
 
     /// Returns the error name for a response with status 2xx or 3xx that lacks the required
@@ -130,8 +158,8 @@ impl Judge {
     }
 
     /// Classifies a complete response, and returns its checked content, if any.
-    /// If several statuses, bodies or values are expected, the response must match one of each
-    /// kind.
+    /// If several statuses, bodies, values, or values at the same location are expected, the response
+    /// must match one of each kind. It must contain all texts and match all patterns.
     #[inline]
     #[must_use]
     pub fn outcome(&self, status: u16, body: &[u8]) -> (Outcome, Option<CheckedContent>) {
@@ -164,6 +192,12 @@ impl Judge {
         body.len() <= LONGEST_BODY
             && (self.bodies.is_empty() || self.bodies.iter().any(|b| b == body))
             && (self.values.is_empty() || value_fits())
+            && self.located.iter().all(|(at, values)| {
+                let mut values = values.iter();
+                values.any(|value| at.fits(body, value.as_ref()))
+            })
+            && self.contained.iter().all(|text| text.find(body).is_some())
+            && self.patterns.iter().all(|pattern| pattern.is_match(body))
     }
 }
 
@@ -301,7 +335,6 @@ pub fn score(body: &[u8]) -> Result<f64, NoScore> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use floodmark_record::pointer::JsonPointer;
     use proptest::prelude::*;
 
     #[test]
@@ -332,6 +365,44 @@ mod tests {
         assert_eq!(outcome(429, b"{\"a\":1}"), Outcome::Rejected);
         assert_eq!(outcome(404, b"{\"a\":1}"), Outcome::Wrong);
         assert_eq!(outcome(200, &[b' '; LONGEST_BODY + 1]), Outcome::Wrong);
+    }
+
+    #[test]
+    fn judges_parts_of_bodies() {
+        let judge = |all: &[&str]| {
+            let all: Vec<Expect> = all.iter().map(|text| text.parse().unwrap()).collect();
+            Judge::new(&all)
+        };
+        let body = br#"{"id": 5, "state": "paid", "items": [{"n": 1}]}"#;
+        for (expect, outcome) in [
+            (&["json:$.id=5", "json:$.state=paid"][..], Outcome::Ok),
+            (&["json:$.id=5", "json:$.state=open"], Outcome::Wrong),
+            (&["json:$.state=open", "json:$.state=paid"], Outcome::Ok),
+            (&["json:$.items[0]={\"n\":1}"], Outcome::Ok),
+            (
+                &["json:$.errors=absent", "json:$.items[1]=absent"],
+                Outcome::Ok,
+            ),
+            (&["json:$.id=absent"], Outcome::Wrong),
+            (&["contains:paid", "contains:items"], Outcome::Ok),
+            (&["contains:paid", "contains:open"], Outcome::Wrong),
+            (&["regex:\"id\": \\d+,", "regex:paid|open"], Outcome::Ok),
+            (&["regex:^paid$", "contains:paid"], Outcome::Wrong),
+        ] {
+            let judge = judge(expect);
+            assert!(judge.needs_body() && judge.is_compressed(&[0x1f, 0x8b]));
+            assert_eq!(judge.outcome(200, body).0, outcome, "{expect:?}");
+            assert_eq!(judge.outcome(200, b"").0, Outcome::Wrong, "{expect:?}");
+        }
+        let not_utf8 = |expect| judge(&[expect]).outcome(200, b"\xff paid \xff").0;
+        assert_eq!(not_utf8("contains:paid"), Outcome::Ok);
+        assert_eq!(not_utf8("regex:paid .$"), Outcome::Wrong);
+        assert_eq!(not_utf8("regex:(?-u)paid .$"), Outcome::Ok);
+        let long = [&b"paid"[..], &[b' '; LONGEST_BODY]].concat();
+        assert_eq!(
+            judge(&["contains:paid"]).outcome(200, &long).0,
+            Outcome::Wrong
+        );
     }
 
     #[test]

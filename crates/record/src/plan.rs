@@ -10,12 +10,14 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use regex::bytes::Regex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::api_check::ApiCheck;
 use crate::body::RequestBody;
 use crate::credentials::Credentials;
+use crate::pointer::JsonPointer;
 use crate::tls::TlsPlan;
 use crate::units::{Bytes, Rate};
 
@@ -273,6 +275,59 @@ pub enum Expect {
     Body(String),
     /// The body is JSON that equals this value.
     Json(serde_json::Value),
+    /// The body is JSON with this value at a location.
+    JsonAt {
+        /// Location.
+        at: JsonPointer,
+        /// Value at the location.
+        value: serde_json::Value,
+    },
+    /// The body is JSON without a value at this location.
+    JsonAbsent(JsonPointer),
+    /// The body contains this text.
+    Contains(String),
+    /// The body matches this regular expression.
+    Regex(BodyPattern),
+}
+
+/// A regular expression for bodies, which need not be valid UTF-8.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String")]
+pub struct BodyPattern(Regex);
+
+impl BodyPattern {
+    /// Returns the compiled expression.
+    #[must_use]
+    pub fn regex(&self) -> &Regex {
+        &self.0
+    }
+}
+
+impl PartialEq for BodyPattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.as_str() == other.0.as_str()
+    }
+}
+
+impl From<BodyPattern> for String {
+    fn from(pattern: BodyPattern) -> String {
+        pattern.0.as_str().to_owned()
+    }
+}
+
+impl TryFrom<String> for BodyPattern {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Regex::new(&text).map(BodyPattern).map_err(|error| {
+            // The message contains the expression and marks the error in further lines.
+            let message = error.to_string();
+            let what = message.lines().last().unwrap_or_default();
+            let what = what.strip_prefix("error: ").unwrap_or(what);
+            format!("\"{text}\" is not a valid regular expression: {what}")
+        })
+    }
 }
 
 /// Check of all responses.
@@ -797,9 +852,19 @@ pub struct MixRequest {
 impl FromStr for Expect {
     type Err = String;
 
-    /// Reads `status=200`, `body=TEXT` or `json=VALUE`.
+    /// Reads `status=200`, `body=TEXT`, `json=VALUE`, `json:$.a.b=VALUE`, `contains:TEXT` or
+    /// `regex:PATTERN`.
     fn from_str(text: &str) -> Result<Self, String> {
-        let kinds = "write status=200, body=TEXT or json=VALUE";
+        let kinds = "write status=200, body=TEXT, json=VALUE, json:$.a.b=VALUE, contains:TEXT or regex:PATTERN";
+        match text.split_once(':') {
+            Some(("json", rest)) => return expect_json_at(rest),
+            Some(("contains" | "regex", "")) => {
+                return Err(format!("\"{text}\" matches every body; {kinds}"));
+            }
+            Some(("contains", rest)) => return Ok(Expect::Contains(rest.to_owned())),
+            Some(("regex", rest)) => return rest.to_owned().try_into().map(Expect::Regex),
+            _ => {}
+        }
         let (kind, value) = text
             .split_once('=')
             .ok_or_else(|| format!("\"{text}\" has no \"=\"; {kinds}"))?;
@@ -815,6 +880,23 @@ impl FromStr for Expect {
             other => Err(format!("unknown expectation \"{other}\"; {kinds}")),
         }
     }
+}
+
+/// Reads `$.a.b=VALUE`. A value that is not JSON is a string. `absent` expects no value.
+fn expect_json_at(text: &str) -> Result<Expect, String> {
+    let (at, rest) = JsonPointer::of_json_path(text).map_err(|error| error.to_string())?;
+    let Some(value) = rest.strip_prefix('=') else {
+        return Err(format!(
+            "\"{text}\" has no \"=\" after the path; write json:$.a.b=VALUE or json:$.a.b=absent"
+        ));
+    };
+    Ok(match value {
+        "absent" => Expect::JsonAbsent(at),
+        _ => Expect::JsonAt {
+            at,
+            value: serde_json::from_str(value).unwrap_or_else(|_| value.into()),
+        },
+    })
 }
 
 /// Reads `Name: value`.

@@ -230,3 +230,42 @@ proptest! {
         let _ = Timetable::decode(&bytes, &checksum(&bytes));
     }
 }
+
+#[test]
+fn reads_expectations() {
+    let at = |text: &str| JsonPointer::try_from(text.to_owned()).unwrap();
+    let json_at = |place, value| Expect::JsonAt {
+        at: at(place),
+        value,
+    };
+    let pattern = BodyPattern::try_from("^a.b$".to_owned()).unwrap();
+    for (text, expected) in [
+        ("status=204", Expect::Status(204)),
+        ("body=json:$.a=1", Expect::Body("json:$.a=1".to_owned())),
+        ("json={\"a\":1}", Expect::Json(serde_json::json!({"a": 1}))),
+        ("json:$.a[0]=5", json_at("/a/0", 5.into())),
+        ("json:$.a=\"5\"", json_at("/a", "5".into())),
+        ("json:$.a=", json_at("/a", "".into())),
+        ("json:$.a=to be=or", json_at("/a", "to be=or".into())),
+        ("json:$=null", json_at("", serde_json::Value::Null)),
+        ("json:$.errors=absent", Expect::JsonAbsent(at("/errors"))),
+        ("contains:a=b: c", Expect::Contains("a=b: c".to_owned())),
+        ("regex:^a.b$", Expect::Regex(pattern)),
+    ] {
+        assert_eq!(text.parse(), Ok(expected.clone()), "{text}");
+        let json = serde_json::to_string(&expected).unwrap();
+        assert_eq!(serde_json::from_str::<Expect>(&json).unwrap(), expected);
+    }
+    for (text, words) in [
+        ("stat=200", "unknown expectation \"stat\""),
+        ("json:$.a", "no \"=\""),
+        ("json:a=1", "write $.name"),
+        ("json:$.a[*]=1", "write $.name"),
+        ("contains:", "matches every body"),
+        ("regex:", "matches every body"),
+        ("regex:a(b", "unclosed group"),
+    ] {
+        let error = text.parse::<Expect>().unwrap_err();
+        assert!(error.contains(words) && !error.contains('\n'), "{error}");
+    }
+}

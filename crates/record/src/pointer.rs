@@ -3,8 +3,10 @@
 use std::fmt;
 
 use schemars::JsonSchema;
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// A location in a JSON text (JSON Pointer, RFC 6901). The empty pointer refers to the whole text.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -19,6 +21,14 @@ pub struct JsonPointer {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("\"{0}\" is not a JSON pointer; start with a slash, such as \"/data/value\"")]
 pub struct PointerError(String);
+
+/// The text is not a path to a single value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("\"{text}\" is not a path: {what}; write $.name, $.items[0].id or $[\"a name\"]")]
+pub struct JsonPathError {
+    text: String,
+    what: &'static str,
+}
 
 impl TryFrom<String> for JsonPointer {
     type Error = PointerError;
@@ -77,6 +87,63 @@ impl JsonPointer {
         match at.deserialize(&mut json) {
             Ok(Some(value)) if json.end().is_ok() => value,
             _ => PointedValue::Other,
+        }
+    }
+
+    /// Returns whether the value at this location equals `expected`; `None` expects no value at this
+    /// location. A body that is not JSON never fits.
+    ///
+    /// Allocates memory only if skipped values are nested, a string contains an escape, or the value
+    /// is an array or an object.
+    #[must_use]
+    pub fn fits(&self, body: &[u8], expected: Option<&Value>) -> bool {
+        let at = At {
+            rest: &self.segments,
+            leaf: ValueLeaf(expected),
+        };
+        let mut json = serde_json::Deserializer::from_slice(body);
+        match at.deserialize(&mut json) {
+            Ok(found) => found.unwrap_or(expected.is_none()) && json.end().is_ok(),
+            Err(_) => false,
+        }
+    }
+
+    /// Reads a location in the form of a JSONPath, such as `$.items[0].id` or `$["a b"]`, from the
+    /// start of `text`. Returns the rest of the text too.
+    ///
+    /// # Errors
+    /// The text does not start with a path, or the path selects several values.
+    pub fn of_json_path(text: &str) -> Result<(Self, &str), JsonPathError> {
+        let invalid = |what| JsonPathError {
+            text: text.to_owned(),
+            what,
+        };
+        let mut rest = text.strip_prefix('$').ok_or(invalid("it has no \"$\""))?;
+        let mut pointer = JsonPointer::default();
+        loop {
+            let segment;
+            if let Some(name) = rest.strip_prefix('.') {
+                (segment, rest) = name.split_at(name.find(['.', '[', '=']).unwrap_or(name.len()));
+            } else if let Some(inner) = rest.strip_prefix('[') {
+                let quote = inner.chars().next().filter(|c| "\"'".contains(*c));
+                let split = match quote {
+                    Some(quote) => inner[1..].split_once(&format!("{quote}]")),
+                    None => inner.split_once(']'),
+                };
+                (segment, rest) = split.ok_or(invalid("a bracket is not closed"))?;
+                if quote.is_none() && !segment.bytes().all(|b| b.is_ascii_digit()) {
+                    return Err(invalid(
+                        "a bracket contains neither an index nor a quoted name",
+                    ));
+                }
+            } else {
+                return Ok((pointer, rest));
+            }
+            if matches!(segment, "" | "*") {
+                return Err(invalid("a name is missing, or selects several values"));
+            }
+            pointer.text += &format!("/{}", segment.replace('~', "~0").replace('/', "~1"));
+            pointer.segments.push(segment.to_owned());
         }
     }
 
@@ -281,6 +348,71 @@ impl<'de> Visitor<'de> for NumberLeaf {
     }
 }
 
+/// Compares a value. `None` differs from every value.
+struct ValueLeaf<'p>(Option<&'p Value>);
+
+impl ValueLeaf<'_> {
+    fn is_number(&self, number: f64) -> bool {
+        self.0.and_then(Value::as_f64) == Some(number)
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for ValueLeaf<'_> {
+    type Value = bool;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<bool, D::Error> {
+        json.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ValueLeaf<'_> {
+    type Value = bool;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<bool, E> {
+        Ok(self.0.and_then(Value::as_bool) == Some(value))
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<bool, E> {
+        Ok(match self.0.and_then(Value::as_u64) {
+            Some(expected) => expected == number,
+            None => self.is_number(number as f64),
+        })
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<bool, E> {
+        Ok(match self.0.and_then(Value::as_i64) {
+            Some(expected) => expected == number,
+            None => self.is_number(number as f64),
+        })
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<bool, E> {
+        Ok(self.is_number(number))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<bool, E> {
+        Ok(self.0.and_then(Value::as_str) == Some(text))
+    }
+
+    fn visit_unit<E>(self) -> Result<bool, E> {
+        Ok(self.0.is_some_and(Value::is_null))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<bool, A::Error> {
+        let value = Value::deserialize(MapAccessDeserializer::new(map))?;
+        Ok(self.0 == Some(&value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<bool, A::Error> {
+        let value = Value::deserialize(SeqAccessDeserializer::new(seq))?;
+        Ok(self.0 == Some(&value))
+    }
+}
+
 /// Reads a number from each element of an array.
 struct ArrayLeaf<'p> {
     value: &'p [String],
@@ -382,6 +514,45 @@ mod tests {
                 .contains("expected an array")
         );
         assert!(read("", "", "[1").is_err());
+    }
+
+    #[test]
+    fn reads_json_paths() {
+        for (path, expected) in [
+            ("$=1", ("", "=1")),
+            ("$.a.b=x=y", ("/a/b", "=x=y")),
+            ("$.items[12].id=absent", ("/items/12/id", "=absent")),
+            ("$[\"a=[1]/~\"]['.']=1", ("/a=[1]~1~0/.", "=1")),
+            ("$.a", ("/a", "")),
+        ] {
+            let (pointer, rest) = JsonPointer::of_json_path(path).unwrap();
+            assert_eq!((pointer.text.as_str(), rest), expected, "{path}");
+            assert_eq!(JsonPointer::try_from(pointer.text.clone()), Ok(pointer));
+        }
+        for path in [
+            "", "a.b", "$.", "$..a", "$.a[*]", "$.*", "$[a]", "$[1", "$['a]", "$[]",
+        ] {
+            let error = JsonPointer::of_json_path(path).unwrap_err().to_string();
+            assert!(error.contains("$.name"), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn fits_only_the_value_of_a_parsed_document(
+            place in "(/[ab01]){0,3}",
+            body in r#"(\{"a":(1|-1|1\.0|"2"|true|null|\[3,\{"b":4\}\])(,"b":6)?\}|\[7,8\]|9)"#,
+            expected in r#"(1|-1|"2"|true|null|\[3,\{"b":4\}\]|\{"b":4\}|6|8|9)"#,
+        ) {
+            let [document, expected] = [&body, &expected].map(|text| serde_json::from_str::<Value>(text).unwrap());
+            let found = document.pointer(&place);
+            let is_equal = found.is_some_and(|found| *found == expected || found.as_f64().is_some_and(|n| expected.as_f64() == Some(n)));
+            let fits = |expected| pointer(&place).fits(body.as_bytes(), expected);
+            prop_assert_eq!(fits(Some(&expected)), is_equal, "{} in {}", place, body);
+            prop_assert_eq!(fits(None), found.is_none(), "{} in {}", place, body);
+            let cut = body.len() - 1;
+            prop_assert!(!pointer(&place).fits(&body.as_bytes()[..cut], Some(&expected)));
+        }
     }
 
     #[test]

@@ -55,8 +55,10 @@ pub struct SharedArgs {
     pub monitoring: MonitoringArgs,
 
     /// Condition that a response must meet to count as ok: status=200, body=TEXT (the whole body
-    /// equals TEXT) or json=VALUE (the body equals this JSON); repeatable; a response must meet one
-    /// condition of each kind given [default: status 2xx or 3xx]
+    /// equals TEXT), json=VALUE (the body equals this JSON), json:$.a[0].b=VALUE (the body has this
+    /// JSON value or text there; `absent`: no value), contains:TEXT or regex:PATTERN; repeatable; a
+    /// response must meet one condition of each kind and path, and all with contains or regex
+    /// [default: status 2xx or 3xx]
     #[arg(long, value_name = "WHAT", help_heading = "Judgment")]
     pub expect: Vec<Expect>,
 

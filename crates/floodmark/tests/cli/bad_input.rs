@@ -121,6 +121,8 @@ fn refuses_invalid_values() {
         ("--expect", "status=2xx", "three-digit"),
         ("--expect", "json={", "JSON"),
         ("--expect", "header=x", "json=VALUE"),
+        ("--expect", "json:a=1", "$.name"),
+        ("--expect", "regex:(", "unclosed group"),
         ("--fail-if", "p99", "p99 > 50ms"),
         ("--fail-if", "p99 > 50", "50ms"),
         ("--fail-if", "p98 > 50ms", "unknown figure"),

@@ -228,6 +228,13 @@ fn evaluates_expectations() {
         (r#"body={"a":[1,2]}"#, false),
         (r#"json={"a":[1,2]}"#, true),
         (r#"json={"a":[2,1]}"#, false),
+        ("json:$.a[1]=2", true),
+        ("json:$.a[1]=3", false),
+        ("json:$.b=absent", true),
+        ("contains:[1, 2]", true),
+        ("contains:[2", false),
+        (r"regex:\d, \d\]", true),
+        (r"regex:^\d", false),
     ] {
         let (server, url) = truth(body.clone());
         let load = load(&url, &["-n", "50", "-c", "2", "--expect", expect]);
