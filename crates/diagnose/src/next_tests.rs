@@ -68,6 +68,7 @@ pub(crate) fn run(plan: floodmark_record::Plan) -> Run {
         },
         errors: BTreeMap::new(),
         not_ok_responses: Vec::new(),
+        request_log: None,
         response_time_us: Times::default(),
         service_time_us: Times::default(),
         least_service_time_us: None,

@@ -52,6 +52,7 @@ pub(crate) fn notes(judged: &Judged<'_>) -> Vec<String> {
         unused_addresses(run),
         unknown_run_delay(run),
         short(run),
+        dropped_from_log(run),
     ]
     .into_iter()
     .flatten()
@@ -209,6 +210,20 @@ fn syn_retransmits(run: &Run) -> Option<String> {
     Some(format!(
         "the kernel retransmitted {} (TCPSynRetrans) after at least 1 s: packets were lost, or the server's accept queue was full; raise the server's listen backlog",
         plural_if_any(n, "connection request")?
+    ))
+}
+
+/// Reports requests that are missing in the request log.
+fn dropped_from_log(run: &Run) -> Option<String> {
+    let log = run.request_log.as_ref().filter(|log| log.dropped > 0)?;
+    let (dropped, all) = (
+        show_count(log.dropped),
+        show_count(log.logged + log.dropped),
+    );
+    Some(format!(
+        "{}: {dropped} of {all} requests are missing, because they ended faster than they could be \
+         written; write fewer with --request-log-sample",
+        log.file
     ))
 }
 

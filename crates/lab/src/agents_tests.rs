@@ -128,6 +128,7 @@ fn end(on_cpu: f64) -> Event {
         longest_stall_ns: 7,
         errors: BTreeMap::new(),
         not_ok_responses: Vec::new(),
+        request_log: None,
         unawaited: BTreeMap::new(),
         user_s: on_cpu * SECONDS as f64,
         system_s: 0.0,

@@ -1,6 +1,7 @@
 //! Runs the attempts of one plan against the same server and records their events.
 
 use std::cell::RefCell;
+use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use floodmark_diagnose::conditions::AbortCondition;
@@ -12,7 +13,7 @@ use floodmark_record::host::ToolInfo;
 use floodmark_record::plan::Plan;
 use floodmark_record::run::{Placement, Run};
 use floodmark_record::tls::TrustAnchor;
-use floodmark_record::worker_input::WorkerInput;
+use floodmark_record::worker_input::{RequestLogInput, WorkerInput};
 use floodmark_record::{Event, Record, SCHEMA_VERSION};
 use floodmark_record::{Metric, Observation};
 
@@ -117,12 +118,23 @@ pub struct Attempts<'a> {
     pub stop: &'a Stop,
     /// Conditions that end an attempt and skip the remaining attempts.
     pub abort_if: &'a [AbortCondition],
+    /// Log of single requests, if any. Agents do not support it.
+    pub request_log: Option<RequestLogSetting<'a>>,
     /// The agents that divide the load; `None` if one worker on this host sends it.
     pub agents: Option<&'a AgentsSetting<'a>>,
     /// IDs of the causes that the experiment expects.
     pub expected: &'a [String],
     /// The external client; `None` for floodmark's own worker.
     pub client: Option<&'a ExternalClient<'a>>,
+}
+
+/// A log of the single requests of all attempts.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestLogSetting<'a> {
+    /// File to which the workers append lines.
+    pub file: &'a Path,
+    /// Share of the requests to log, from 0 to 1.
+    pub share: f64,
 }
 
 /// Sends a load from the client's host without recording its events. Returns its run, which has not
@@ -292,7 +304,13 @@ impl Attempts<'_> {
         let stop = self.stop.flag();
         let set = SetReader::of(self.side, &plan, &stop);
         let answers = sink.directory.path().join(file_name("answers", run));
+        let request_log = self.request_log.map(|log| RequestLogInput {
+            file: log.file.to_owned(),
+            share: log.share,
+            attempt: run.attempt,
+        });
         let input = WorkerInput {
+            request_log,
             answers_file: plan.check.as_ref().map(|_| answers),
             anyway: self.agents.is_some_and(|agents| agents.anyway),
             ..WorkerInput::new(plan, *sink.first_number, self.planned.anchors.clone())

@@ -273,6 +273,7 @@ pub(crate) fn fold_run(mut run: RunEvents, window: FigureWindow, times: &WindowT
         measured_from_ms: run.observed.measured_from_ms,
         errors: end.map_or_else(BTreeMap::new, |end| end.errors.clone()),
         not_ok_responses: end.map_or_else(Vec::new, |end| end.not_ok_responses.clone()),
+        request_log: end.and_then(|end| end.request_log.clone()),
         longest_stall_ns: end.map(|end| end.longest_stall_ns),
         server_gone_since_s: None,
         silence: run.silences.until(window.sending_end_ns),

@@ -27,7 +27,7 @@ mod run_figures;
 pub mod server_log;
 mod sizing;
 
-pub use attempt::{Attempts, Listener, finish};
+pub use attempt::{Attempts, Listener, RequestLogSetting, finish};
 pub use attempt_monitor::{ExitMonitor, Monitoring};
 pub use directory::{Directory, EVENTS, RECORD};
 pub use fold::fold;

@@ -152,6 +152,7 @@ fn events() -> Vec<Event> {
         longest_stall_ns: 0,
         errors: BTreeMap::new(),
         not_ok_responses: Vec::new(),
+        request_log: None,
         unawaited: BTreeMap::new(),
         user_s: 0.4,
         system_s: 0.4,

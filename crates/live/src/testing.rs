@@ -164,6 +164,7 @@ pub(crate) fn end(failed: u64) -> Event {
         longest_stall_ns: 0,
         errors: BTreeMap::new(),
         not_ok_responses: Vec::new(),
+        request_log: None,
         unawaited: BTreeMap::new(),
         user_s: 4.0,
         system_s: 5.7,

@@ -40,6 +40,8 @@ pub struct ConnectionSlot {
     pub last: bool,
     /// Length of the request in bytes.
     pub length: usize,
+    /// Number of bytes of the response so far, if requests are logged.
+    pub received: u64,
     /// Number of responses received since the connection was opened.
     pub used: u64,
     /// Whether the connection has been idle at any time since it was opened.

@@ -23,6 +23,7 @@ mod outgoing;
 mod recorder;
 pub mod replay;
 pub mod request;
+pub mod request_log;
 mod rows;
 mod schedule;
 mod slice;

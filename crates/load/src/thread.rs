@@ -276,6 +276,9 @@ impl<B: IoBackend> LoadThread<B> {
         let picks = job.picks.numbered_from(first_number);
         let window = job.length.map(|length| start + length);
         self.core.recorder.begin(job.phase, start, window);
+        if let Some(log) = &mut self.core.request_log {
+            log.begin(job.phase, start);
+        }
         let before = ThreadReading::now();
         let tls_before = self.backend.tls();
         if !shared.stop.is_set() {

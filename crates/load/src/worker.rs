@@ -25,6 +25,7 @@ use crate::kept_responses::KeptResponses;
 use crate::outgoing::Outgoing;
 use crate::recorder::Recorder;
 use crate::request::{EncodedRequest, RequestFault, longest, requests};
+use crate::request_log::{RequestLog, RequestLogWriter, request_logs};
 use crate::rows::Rows;
 use crate::schedule::ThreadShare;
 use crate::slice::{GroupTimes, Message, SLICES, Slice};
@@ -169,13 +170,25 @@ pub fn run(
         clock_origin_ns: Some(clock_origin_ns),
     }));
 
-    let (ends, cores) = thread::scope(|scope| -> Result<_, WorkerError> {
+    let (ends, cores, request_log) = thread::scope(|scope| -> Result<_, WorkerError> {
+        let log = input.request_log.as_ref();
+        let (logs, writer) = log.map(|log| request_logs(log, plan, threads)).unzip();
+        let writer = writer.map(|writer: RequestLogWriter<'_>| {
+            let builder = thread::Builder::new().name("request-log".to_owned());
+            let spawned = builder.spawn_scoped(scope, move || writer.run());
+            spawned.map_err(WorkerError::system(
+                "starting the thread for the request log",
+            ))
+        });
+        let writer = writer.transpose()?;
+        let mut logs = logs.into_iter().flatten();
         let mut handles = Vec::new();
         for (share, returned) in ThreadShare::of_agent(agent, threads).zip(returns) {
             let (job, out) = (&job, out.clone());
+            let log = logs.next();
             let handle = thread::Builder::new()
                 .name(format!("load-{}", share.thread))
-                .spawn_scoped(scope, move || job.load_thread(share, returned, &out))
+                .spawn_scoped(scope, move || job.load_thread(share, returned, log, &out))
                 .map_err(WorkerError::system("starting a load thread"))?;
             handles.push(handle);
         }
@@ -197,11 +210,15 @@ pub fn run(
         for handle in handles {
             cores.extend(handle.join().map_err(|_| WorkerError::Thread)?);
         }
-        Ok((ends?, cores))
+        let request_log = writer.map(|writer| writer.join().map_err(|_| WorkerError::Thread));
+        Ok((ends?, cores, request_log.transpose()?))
     })?;
     let end = job.end(ends, &cores, responses);
     let writing = WorkerError::system("writing the responses kept for the check");
-    let end = end.map_err(writing)?;
+    let end = WorkerEnd {
+        request_log,
+        ..end.map_err(writing)?
+    };
     emit(Event::End(end));
     Ok(())
 }
@@ -255,6 +272,7 @@ impl Job<'_> {
         &self,
         share: ThreadShare,
         returned: Receiver<Box<Slice>>,
+        log: Option<RequestLog>,
         out: &SyncSender<Message>,
     ) -> Option<Core> {
         let plan = &self.input.plan;
@@ -262,6 +280,7 @@ impl Job<'_> {
         let recorder = Recorder::new(plan, first, out.clone(), returned);
         let mut core = Core::new(plan, share, recorder);
         core.outlasts_server = self.input.outlasts_server;
+        core.request_log = log;
         let thread = StartingThread {
             job: self,
             share,
@@ -353,7 +372,11 @@ impl BackendWork<1> for StartingThread<'_> {
             job.await_emitted(phase);
             (job.await_start)(&shared.clock)
         };
-        run_phases(made, plan, job.phases, share, start, shared, out)
+        let mut core = run_phases(made, plan, job.phases, share, start, shared, out)?;
+        if let Some(log) = core.request_log.take() {
+            log.finish();
+        }
+        Some(core)
     }
 }
 

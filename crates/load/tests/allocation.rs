@@ -24,12 +24,14 @@ use floodmark_load::judge::Judge;
 use floodmark_load::worker::{self, StopFlag};
 use floodmark_record::plan::{Backend, Check, Model, Plan};
 use floodmark_record::tls::{TlsPlan, Trust};
+use floodmark_record::worker_input::{RequestLogInput, WorkerInput};
 use floodmark_record::{Event, Outcome};
 use rustls::{ServerConnection, StreamOwned};
 
 on_both_backends! {
     load_allocates_nothing
     filling_in_templates_allocates_nothing
+    logging_requests_allocates_nothing
     load_over_https_allocates_a_few_times_per_request
     an_idle_connection_takes_little
     an_idle_tls_connection_stays_below_its_limit
@@ -211,7 +213,7 @@ fn alone(name: &str, backend: Backend) -> bool {
 fn load_allocates_nothing(backend: Backend) {
     if alone("load_allocates_nothing", backend) {
         let server = Server::start("plain");
-        allocates_at_most(0, |n, s| plan(backend, &server, n, s));
+        allocates_at_most(0, |n, s| input(plan(backend, &server, n, s)));
     }
 }
 
@@ -219,14 +221,28 @@ fn load_allocates_nothing(backend: Backend) {
 fn load_over_https_allocates_a_few_times_per_request(backend: Backend) {
     if alone("load_over_https_allocates_a_few_times_per_request", backend) {
         let server = Server::start("tls");
-        allocates_at_most(10, |n, s| secured(plan(backend, &server, n, s)));
+        allocates_at_most(10, |n, s| input(secured(plan(backend, &server, n, s))));
     }
 }
 
 fn filling_in_templates_allocates_nothing(backend: Backend) {
     if alone("filling_in_templates_allocates_nothing", backend) {
         let server = Server::start("plain");
-        allocates_at_most(0, |n, s| varying(plan(backend, &server, n, s)));
+        allocates_at_most(0, |n, s| input(varying(plan(backend, &server, n, s))));
+    }
+}
+
+fn logging_requests_allocates_nothing(backend: Backend) {
+    if alone("logging_requests_allocates_nothing", backend) {
+        let server = Server::start("plain");
+        allocates_at_most(0, |n, s| WorkerInput {
+            request_log: Some(RequestLogInput {
+                file: "/dev/null".into(),
+                share: 1.0,
+                attempt: 1,
+            }),
+            ..input(plan(backend, &server, n, s))
+        });
     }
 }
 
@@ -313,10 +329,10 @@ fn judging_allocates_nothing(judge: Judge, bodies: [&'static [u8]; 3]) {
 }
 
 /// Checks that a plan allocates memory at most `per_request` times per request.
-/// `plan` takes a number of connections and a duration in seconds.
-fn allocates_at_most(per_request: u64, plan: impl Fn(u32, f64) -> Plan) {
+/// `input` takes a number of connections and a duration in seconds.
+fn allocates_at_most(per_request: u64, input: impl Fn(u32, f64) -> WorkerInput) {
     WATCH.store(true, Ordering::Relaxed);
-    run(plan(5, 0.1));
+    run(input(5, 0.1).plan);
     WATCH.store(false, Ordering::Relaxed);
     let setting_up = COUNTED.swap(0, Ordering::Relaxed);
     assert!(setting_up > 5, "the setup allocates memory");
@@ -325,7 +341,7 @@ fn allocates_at_most(per_request: u64, plan: impl Fn(u32, f64) -> Plan) {
     let stop = StopFlag::default();
     let (mut watched, mut allocations, mut end) = (0, None, None);
     worker::run(
-        input(plan(20, DEADLINE_S)),
+        input(20, DEADLINE_S),
         None,
         &stop,
         None,

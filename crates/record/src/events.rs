@@ -279,6 +279,9 @@ pub struct WorkerEnd {
     pub addresses: Vec<AddressUse>,
     /// File with the responses kept for a check; null if there is none.
     pub answers: Option<AnswersFile>,
+    /// Log of single requests; null without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_log: Option<RequestLogEnd>,
     /// Number of responses that arrived out of order on their connection (`--check`).
     pub out_of_order: u64,
     /// Descriptions of the first violations of the check.
@@ -336,6 +339,20 @@ pub struct AnswersFile {
     pub file: String,
     /// Number of triples.
     pub count: u64,
+}
+
+/// Log of single requests that a worker wrote (`--request-log`).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RequestLogEnd {
+    /// Path of the file as given.
+    pub file: String,
+    /// Number of requests in the file.
+    pub logged: u64,
+    /// Number of requests that are missing because they could not be written, or not as fast as
+    /// they ended. Requests that are not in the sample do not count.
+    pub dropped: u64,
+    /// Why the file could not be written; null if it could.
+    pub error: Option<String>,
 }
 
 impl PartRow {

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::client::ExternalRun;
-use crate::events::{Abort, AddressUse, EndReason, HeldConnections, ThreadUsage};
+use crate::events::{Abort, AddressUse, EndReason, HeldConnections, RequestLogEnd, ThreadUsage};
 use crate::host::{BusyProcess, Environment};
 use crate::interval::Interval;
 use crate::metric::Observation;
@@ -68,6 +68,9 @@ pub struct Run {
     /// The first response with each status that is not ok, for at most 5 statuses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_ok_responses: Vec<NotOkResponse>,
+    /// Log of single requests (`--request-log`); null without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_log: Option<RequestLogEnd>,
     /// Response time: done − intended.
     pub response_time_us: Times,
     /// Service time: done − sent.

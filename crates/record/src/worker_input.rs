@@ -20,6 +20,9 @@ pub struct WorkerInput {
     pub first_number: u64,
     /// File for the responses that a check needs.
     pub answers_file: Option<PathBuf>,
+    /// Log of single requests; `None` without one.
+    #[serde(default)]
+    pub request_log: Option<RequestLogInput>,
     /// The certificate authorities to trust.
     #[serde(default)]
     pub anchors: Vec<TrustAnchor>,
@@ -35,6 +38,17 @@ pub struct WorkerInput {
     pub anyway: bool,
     /// The second server of an alternating load; `None` for an ordinary load.
     pub other: Option<OtherSide>,
+}
+
+/// A log of single requests (`--request-log`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RequestLogInput {
+    /// File to which lines are appended.
+    pub file: PathBuf,
+    /// Share of the requests to log, from 0 to 1.
+    pub share: f64,
+    /// Number of the attempt, from 1.
+    pub attempt: u32,
 }
 
 /// The second server of an alternating load.
@@ -82,6 +96,7 @@ impl WorkerInput {
             plan,
             first_number,
             answers_file: None,
+            request_log: None,
             anchors,
             outlasts_server: false,
             share: None,
@@ -171,6 +186,7 @@ mod tests {
             plan,
             first_number: 1,
             answers_file: None,
+            request_log: None,
             anchors: Vec::new(),
             outlasts_server: true,
             share: Some(AgentShare { index: 1, count: 4 }),

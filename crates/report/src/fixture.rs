@@ -195,6 +195,7 @@ pub(crate) fn closed() -> Run {
         },
         errors: BTreeMap::new(),
         not_ok_responses: Vec::new(),
+        request_log: None,
         response_time_us: times(&even(1000), 0),
         service_time_us: times(&even(1000), 0),
         least_service_time_us: Some(412.0),

@@ -179,6 +179,7 @@ mod tests {
             plan: Plan::of(address.into()),
             first_number: 1,
             answers_file: None,
+            request_log: None,
             anchors: Vec::new(),
             outlasts_server: false,
             share: None,

@@ -6,10 +6,12 @@ use std::time::Duration;
 use clap::builder::TypedValueParser;
 use clap::{ArgGroup, Args};
 use floodmark_diagnose::conditions::{AbortCondition, RunCondition};
+use floodmark_lab::RequestLogSetting;
 use floodmark_load::replay::TimestampUnit;
 use floodmark_plan::spec::{CheckKind, RateSteps, ReplaySpec, Warmup};
 use floodmark_plan::values::{self, attempts, count_from_one, positive_duration, rate, warmup};
 use floodmark_plan::{LoadSpec, PlanSpec};
+use floodmark_record::figure::FigureUnit;
 use floodmark_record::plan::Spacing;
 use floodmark_record::units::Rate;
 
@@ -37,7 +39,7 @@ pub struct LoadArgs {
     /// needed
     #[arg(long, conflicts_with_all = [
         "fresh", "requests_per_connection", "close_first", "retry", "hold", "sources", "resolve", "unix_socket", "mix", "server_pid",
-        "no_watch", "with", "observe", "place", "json", "html", "csv", "hdr", "out",
+        "no_watch", "with", "observe", "place", "json", "html", "csv", "hdr", "request_log", "out",
     ])]
     pub demo: bool,
 
@@ -142,6 +144,20 @@ pub struct LoadArgs {
     #[arg(long, value_name = "CONDITION", help_heading = "Judgment")]
     pub abort_if: Vec<AbortCondition>,
 
+    /// Write one line of CSV for each request that ends in the measurement: its times, outcome,
+    /// status, bytes and connection [default: none]
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with = "place",
+        help_heading = "Output"
+    )]
+    pub request_log: Option<PathBuf>,
+
+    /// Share of requests to write to --request-log, chosen by --seed, such as 1% [default: all]
+    #[arg(long, value_name = "SHARE", value_parser = sample, requires = "request_log", help_heading = "Output")]
+    pub request_log_sample: Option<f64>,
+
     /// Also print the request before the load, the evidence, the traffic, and the resource usage of
     /// client and server
     #[arg(short, long, conflicts_with = "quiet", help_heading = "Output")]
@@ -151,6 +167,14 @@ pub struct LoadArgs {
     /// the throughput is wider than ± 10 % (`unsteady`) [default: exit with 0]
     #[arg(long, help_heading = "Judgment")]
     pub strict: bool,
+}
+
+/// Parses the value of `--request-log-sample`.
+fn sample(text: &str) -> Result<f64, String> {
+    match FigureUnit::Share.parse(text)? {
+        share if share > 0.0 => Ok(share),
+        _ => Err("a sample needs a share above 0, such as 1%".to_owned()),
+    }
 }
 
 fn replay_unit() -> impl TypedValueParser<Value = TimestampUnit> {
@@ -166,6 +190,13 @@ impl LoadArgs {
     /// Returns whether --replay or --steps determines the duration of the run.
     pub fn schedule_has_length(&self) -> bool {
         self.replay.is_some() || matches!(self.steps, Some(RateSteps::Timed(_)))
+    }
+
+    /// Returns the log of single requests, if there is one.
+    pub fn request_log(&self) -> Option<RequestLogSetting<'_>> {
+        let file = self.request_log.as_deref()?;
+        let share = self.request_log_sample.unwrap_or(1.0);
+        Some(RequestLogSetting { file, share })
     }
 
     /// Converts the flags to plan settings.

@@ -5,6 +5,7 @@ use std::path::Path;
 use floodmark_diagnose::unexpected_response;
 use floodmark_host::{ProcessPlacement, Stop, open_files};
 use floodmark_lab::{Attempts, Directory, RemoteObserver, SetFault, check_set};
+use floodmark_load::request_log;
 use floodmark_plan::target::{self, ResolveError};
 use floodmark_plan::{Planned, did_you_mean};
 use floodmark_record::Record;
@@ -29,6 +30,9 @@ pub mod args;
 mod demo;
 pub mod shared;
 
+/// The flag for a log of single requests.
+const REQUEST_LOG: &str = "--request-log";
+
 /// Runs the command.
 pub fn run(args: &LoadArgs) -> Result<(), Ending> {
     // Use the hard limit, because the load process raises its own soft limit.
@@ -37,6 +41,9 @@ pub fn run(args: &LoadArgs) -> Result<(), Ending> {
     let Some(url) = &args.url else {
         return demo::run(args, open_files, &stop);
     };
+    if let Some(path) = &args.request_log {
+        files::check_writable(REQUEST_LOG, path)?;
+    }
     if let Some(manifest) = args.shared.check()? {
         return out::print(&manifest);
     }
@@ -190,6 +197,16 @@ pub fn check_groups<'a>(
     Ok(())
 }
 
+/// Returns an [`Ending`] if requests could not be written to the log.
+fn unwritten_log(run: &Run) -> Option<Ending> {
+    let log = run.request_log.as_ref()?;
+    let error = log.error.as_ref()?;
+    Some(Ending::internal(format!(
+        "{REQUEST_LOG} {}: {error}; free up disk space or choose another file",
+        log.file
+    )))
+}
+
 /// The attempts of a load.
 struct UrlLoad<'a> {
     args: &'a LoadArgs,
@@ -207,6 +224,9 @@ impl Measurement for UrlLoad<'_> {
     ) -> Result<Measured, Ending> {
         let shared = &self.args.shared;
         let (count, with) = (self.args.attempts, self.with.as_ref());
+        if let Some(path) = &self.args.request_log {
+            files::write(REQUEST_LOG, path, request_log::HEADER)?;
+        }
         let ran = shared.with_attempts(
             self.planned,
             count,
@@ -216,6 +236,7 @@ impl Measurement for UrlLoad<'_> {
             |attempts, directory| {
                 let attempts = Attempts {
                     abort_if: &self.args.abort_if,
+                    request_log: self.args.request_log(),
                     ..attempts
                 };
                 let mut progress = session.progress(LineKind::Seconds);
@@ -260,6 +281,7 @@ impl Measurement for UrlLoad<'_> {
         let bound = |run| endings::bound(run, || reason(run));
         let strict = runs.iter().filter(|_| self.args.strict);
         all.extend(strict.filter_map(bound));
+        all.extend(runs.iter().find_map(unwritten_log));
         all.extend(runs.iter().find_map(endings::aborted));
         all.extend(endings::failed_check(runs, false));
         all.extend(endings::failed_threshold(&record.thresholds));

@@ -162,6 +162,7 @@ impl SharedArgs {
             exits: None,
             stop,
             abort_if: &[],
+            request_log: None,
         };
         Ok(measure(attempts, directory))
     }

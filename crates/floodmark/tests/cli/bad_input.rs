@@ -128,6 +128,8 @@ fn refuses_invalid_values() {
         ("--fail-if", "p98 > 50ms", "unknown figure"),
         ("--fail-if", "p99 >> 50ms", "unknown operator"),
         ("--abort-if", "p99 > 50 for 5s", "50ms"),
+        ("--request-log-sample", "0%", "above 0"),
+        ("--request-log-sample", "5", "5%"),
         ("--abort-if", "errors > 5% for 5", "5s"),
         ("--abort-if", "errors > 5% for 1500ms", "whole seconds"),
         ("--abort-if", "cpu_us_per_request > 5us", "--fail-if"),

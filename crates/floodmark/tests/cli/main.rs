@@ -32,6 +32,7 @@ mod mix;
 mod observe;
 mod report;
 mod request;
+mod request_log;
 mod run;
 mod scoring;
 mod serve;

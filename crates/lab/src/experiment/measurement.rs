@@ -168,6 +168,7 @@ impl RunningExperiment<'_> {
             log: Some(&log),
             stop: self.runner.stop,
             abort_if: &[],
+            request_log: None,
         };
         let listener = &mut *self.listener;
         if let Some((search, open)) = search {

@@ -16,6 +16,7 @@ use crate::failure::{self, ConnectFailure};
 use crate::judge;
 use crate::judge::CheckedContent;
 use crate::kept_responses::{MAX_KEPT, NotOkBodies, body_in};
+use crate::request_log::LoggedOutcome;
 
 /// Maximum time, in ns, to wait for the server to close a connection after the last response.
 /// Servers that close connections at all do so within milliseconds, unless they are overloaded. If
@@ -62,6 +63,10 @@ impl Core {
         if starts {
             connection.moments.first = at;
             connection.keeps_body = false;
+            connection.received = 0;
+        }
+        if self.request_log.is_some() {
+            connection.received += data.len() as u64;
         }
         let judge = &self.judges[group as usize];
         let needs_body = judge.needs_body();
@@ -153,6 +158,9 @@ impl Core {
         let (outcome, content) = judge.outcome(status, body);
         self.recorder
             .responded(&connection.moments, at, status, outcome);
+        if let Some(log) = &mut self.request_log {
+            log.add(connection, slot, at, status, LoggedOutcome::Sent(outcome));
+        }
         if outcome != Outcome::Ok && self.not_ok_responses.wants(status) {
             match unread {
                 None => self.not_ok_responses.keep(status, body),
@@ -220,6 +228,15 @@ impl Core {
             match connection.state {
                 ConnectionState::Busy => {
                     self.recorder.in_flight_at_end(&connection.moments, now);
+                    if let Some(log) = &mut self.request_log {
+                        log.add(
+                            connection,
+                            slot as Slot,
+                            now,
+                            0,
+                            LoggedOutcome::InFlightAtEnd,
+                        );
+                    }
                     self.recorder.silent += u64::from(connection.used == 0);
                     self.in_flight -= 1;
                     self.keep_unknown(slot as Slot, now);
@@ -235,14 +252,20 @@ impl Core {
                             failed.map(|(name, _)| *name)
                         }
                     };
-                    if connection.retried.is_some() {
+                    let outcome = if connection.retried.is_some() {
                         self.recorder.in_flight_at_end(&connection.moments, now);
+                        Some(LoggedOutcome::InFlightAtEnd)
                     } else if let Some(error) = error {
                         self.recorder.error(error);
                         let intended = connection.moments.intended;
                         self.recorder.connect_failed(group, intended, now);
+                        Some(LoggedOutcome::ConnectFailed)
                     } else {
                         self.recorder.unsent(group, 1);
+                        None
+                    };
+                    if let Some((log, outcome)) = self.request_log.as_mut().zip(outcome) {
+                        log.add(connection, slot as Slot, now, 0, outcome);
                     }
                     let target = connection.target;
                     self.targets.given_up(target);
@@ -353,6 +376,9 @@ impl Core {
     fn end_request(&mut self, slot: Slot, outcome: Outcome, now: Ns) {
         let connection = &self.connections[slot as usize];
         self.recorder.failed(&connection.moments, now, outcome);
+        if let Some(log) = &mut self.request_log {
+            log.add(connection, slot, now, 0, LoggedOutcome::Sent(outcome));
+        }
         let is_silent = outcome == Outcome::TimedOut && connection.used == 0;
         self.recorder.silent += u64::from(is_silent);
         self.in_flight -= 1;

@@ -29,6 +29,7 @@ use crate::judge::Judge;
 use crate::kept_responses::{KeptResponses, NotOkBodies};
 use crate::mix::Picks;
 use crate::recorder::Recorder;
+use crate::request_log::RequestLog;
 use crate::schedule::ThreadShare;
 use crate::targets::Targets;
 
@@ -82,6 +83,8 @@ pub struct Core {
     pub not_ok_responses: NotOkBodies,
     /// The target's addresses and their state.
     pub targets: Targets,
+    /// Log of single requests; `None` without one.
+    pub request_log: Option<RequestLog>,
     connections: Vec<ConnectionSlot>,
     free: Vec<Slot>,
     idle: List,
@@ -149,6 +152,7 @@ impl Core {
             responses: KeptResponses::of_plan(plan),
             not_ok_responses: NotOkBodies::default(),
             targets: Targets::new(plan, thread, threads),
+            request_log: None,
             connections: Vec::new(),
             free: Vec::new(),
             idle: List::default(),

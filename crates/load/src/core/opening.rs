@@ -14,6 +14,7 @@ use crate::failure::ConnectFailure;
 use crate::mix::Pick;
 use crate::outgoing::Due;
 use crate::recorder::Moments;
+use crate::request_log::LoggedOutcome;
 use crate::schedule::ThreadShare;
 
 /// Time in ns for which a slot pauses after a failed connect.
@@ -217,14 +218,17 @@ impl Core {
         self.ahead.pace.ended(opening, now);
         self.count_unopened(failure.name, opening, now);
         self.pressing.remove(&mut self.connections, slot);
+        let mut failed = None;
         if carried {
             self.carried -= 1;
             if let Some(broken) = retried {
+                failed = Some(LoggedOutcome::Sent(Outcome::Reset));
                 self.recorder.failed(&moments, now, Outcome::Reset);
                 self.recorder.error(broken);
                 self.recorder.error_unawaited(failure.name);
             } else {
                 let group = moments.pick.group;
+                failed = Some(LoggedOutcome::ConnectFailed);
                 self.recorder.connect_failed(group, moments.intended, now);
             }
         } else {
@@ -236,10 +240,19 @@ impl Core {
                 && let Some(taken) = waiting.take()
             {
                 let group = taken.pick.group;
+                failed = Some(LoggedOutcome::ConnectFailed);
+                self.connections[slot as usize].moments = Moments {
+                    pick: taken.pick,
+                    intended: taken.intended,
+                    ..Moments::default()
+                };
                 self.recorder.connect_failed(group, taken.intended, now);
             } else {
                 self.recorder.error_unawaited(failure.name);
             }
+        }
+        if let Some((log, outcome)) = self.request_log.as_mut().zip(failed) {
+            log.add(&self.connections[slot as usize], slot, now, 0, outcome);
         }
         let closed_model = matches!(self.arrivals, RequestSource::Closed { .. });
         if closed_model && !self.preparing && !self.winding_up {

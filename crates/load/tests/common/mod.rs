@@ -98,6 +98,7 @@ pub fn input(plan: Plan) -> WorkerInput {
         plan,
         first_number: 1,
         answers_file: None,
+        request_log: None,
         anchors: Vec::new(),
         outlasts_server: false,
         share: None,
