@@ -67,6 +67,10 @@ fn early_end(run: &Run) -> Option<String> {
             "check the server's log, or reduce the load; a less strict abort-if condition lets it continue"
                 .to_owned(),
         ),
+        EndReason::RowsUsedUp => Some(
+            "add rows to the feed, send fewer requests, or set take = \"in-turn\" to use rows again"
+                .to_owned(),
+        ),
         EndReason::Completed | EndReason::ServerGone => None,
     }
 }

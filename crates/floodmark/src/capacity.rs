@@ -128,6 +128,10 @@ pub fn run(args: &CapacityArgs) -> Result<(), Ending> {
         .iter()
         .map(|o| (o.group.as_deref(), &*o.text));
     check_groups("--slo", groups, plans.open.plan.mix.as_ref())?;
+    if plans.open.plan.unique_rows().is_some() {
+        let what = "--mix: a search sends too many requests for a feed with take = \"unique\"; set take = \"in-turn\"";
+        return Err(Ending::usage(what));
+    }
     let search = UrlSearch {
         args,
         with: args.shared.monitoring.open_file(&plans.open.plan)?,

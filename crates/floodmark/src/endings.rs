@@ -85,6 +85,7 @@ pub fn server_fault(run: &Run) -> Option<Ending> {
         EndReason::Completed
         | EndReason::Interrupted
         | EndReason::Aborted
+        | EndReason::RowsUsedUp
         | EndReason::ClientFailed => None,
     }
 }

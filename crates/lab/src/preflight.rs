@@ -51,6 +51,7 @@ fn single_request(plan: &Plan) -> Option<Plan> {
                     weight: 1,
                     ..request.clone()
                 }],
+                feeds: mix.feeds.clone(),
             })
         }
     };
@@ -102,6 +103,7 @@ mod tests {
             plan.mix = Some(Mix {
                 file: "mix.toml".to_owned(),
                 requests: methods.iter().enumerate().map(request).collect(),
+                feeds: Vec::new(),
             });
             let mix = single_request(&plan)?.mix.unwrap();
             Some((mix.requests.len(), mix.requests[0].name.clone()))

@@ -527,6 +527,10 @@ pub fn interruption(end: &WorkerEnd, abort: Option<&Abort>) -> Option<String> {
         // A worker never reports `ClientFailed` or `Aborted`.
         (EndReason::Completed | EndReason::ClientFailed | EndReason::Aborted, _) => None,
         (EndReason::NotHttp, _) => Some("the server does not speak HTTP/1.1".to_owned()),
+        (EndReason::RowsUsedUp, _) => Some(format!(
+            "all rows of a feed with take = \"unique\" were used after {}",
+            show_ns(end.ended_ns as f64)
+        )),
         (EndReason::Interrupted, _) => Some(match abort {
             Some(abort) => abort.to_string(),
             None => format!("interrupted after {}", show_ns(end.ended_ns as f64)),

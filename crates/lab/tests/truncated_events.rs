@@ -30,6 +30,7 @@ fn plan() -> Plan {
             expect: Vec::new(),
             templates: false,
         }],
+        feeds: Vec::new(),
     };
     Plan {
         connections: 10,

@@ -15,6 +15,7 @@ pub mod coalescing;
 mod connection;
 mod core;
 mod failure;
+mod feed;
 mod gather;
 pub mod judge;
 mod kept_responses;

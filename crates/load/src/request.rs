@@ -4,12 +4,14 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use floodmark_record::feed::{Feed, FeedColumn};
 use floodmark_record::operation::key_of;
 use floodmark_record::plan::{Check, CloseFirst, MixRequest, Plan, Target};
 use floodmark_wire::{RequestError, RequestSpec, request_head};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use crate::feed::FeedTable;
 use crate::mix::below;
 
 /// Maximum length in bytes of a request with templates.
@@ -80,7 +82,7 @@ pub enum InvalidRequest {
     RequestTemplate(#[from] TemplateError),
     /// A path with templates contains a brace that is not part of a template.
     #[error(
-        "path {0:?} contains a brace that is not part of a template; write {{seq}}, {{rand:1-1000}} or {{uuid}}, or encode the brace as %7B or %7D"
+        "path {0:?} contains a brace that is not part of a template; write {{seq}}, {{rand:1-1000}}, {{uuid}} or the name of a column of a [[feed]], or encode the brace as %7B or %7D"
     )]
     Brace(String),
     /// The plan comes from a record, which contains only the hash of the body.
@@ -91,6 +93,9 @@ pub enum InvalidRequest {
         "the record does not contain the URL's user and password; measure again with the original URL"
     )]
     MissingCredentials,
+    /// The plan comes from a record, which does not contain the values of data files.
+    #[error("the record does not contain the values of {0}; measure again with the original file")]
+    MissingValues(String),
     /// The request has templates and is too long.
     #[error(
         "the request can become {0} bytes long, but the limit with templates is {LONGEST_VARYING}; shorten it or set templates = false"
@@ -105,7 +110,25 @@ struct RequestText<'a> {
     closes_last: bool,
     /// The check's number of keys; `None` without a check.
     keys: Option<u64>,
+    feeds: &'a [NamedTable<'a>],
     of: &'a MixRequest,
+}
+
+/// The columns and the values of a feed.
+#[derive(Debug)]
+struct NamedTable<'a> {
+    columns: &'a [FeedColumn],
+    values: Arc<FeedTable>,
+}
+
+/// The placeholders in a text, in addition to `{seq}`, `{rand:a-b}` and `{uuid}`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TemplateNames<'a> {
+    /// The check's number of keys (`{key}`); `None` without a check.
+    keys: Option<u64>,
+    feeds: &'a [NamedTable<'a>],
+    /// Whether the text is a path, in which values are percent-encoded.
+    is_path: bool,
 }
 
 /// Prepares all of a plan's requests, in the order of the mix.
@@ -114,11 +137,27 @@ struct RequestText<'a> {
 /// Returns the reason why the first invalid request cannot be sent.
 pub fn requests(plan: &Plan) -> Result<Vec<EncodedRequest>, RequestFault> {
     let api = plan.check.as_ref().and_then(Check::api);
+    let feeds = plan.mix.iter().flat_map(|mix| &mix.feeds);
+    let table = |feed: &'_ Feed| {
+        let values = FeedTable::of(feed).ok_or_else(|| RequestFault {
+            index: 0,
+            place: RequestPart::Body,
+            fault: InvalidRequest::MissingValues(feed.file.clone()),
+        })?;
+        Ok(Arc::new(values))
+    };
+    let tables = feeds.clone().map(table).collect::<Result<Vec<_>, _>>()?;
+    let named = feeds.zip(tables).map(|(feed, values)| NamedTable {
+        columns: &feed.columns,
+        values,
+    });
+    let feeds: Vec<NamedTable<'_>> = named.collect();
     let encode = |(index, of)| {
         let text = RequestText {
             target: &plan.target,
             closes_last: plan.close_first == CloseFirst::Server,
             keys: api.map(|api| api.keys),
+            feeds: &feeds,
             of,
         };
         text.encode(index)
@@ -139,6 +178,7 @@ pub fn check_request(
         target,
         closes_last: false,
         keys: Some(keys),
+        feeds: &[],
         of,
     };
     text.encode(0)
@@ -199,8 +239,14 @@ impl RequestText<'_> {
         let [kept, last] = self.closes().map(|close| {
             let length = (!body.varies()).then(|| body.longest());
             let [before, after] = self.head(close, bytes, length)?;
+            // Values in the path are encoded, and values in headers are not.
+            let path_end = self.of.request.method.len() + 1 + self.of.path.len();
+            let (to_path, headers) = before.split_at(path_end);
+            let mut before = self.template(to_path, RequestPart::Path)?;
+            let headers = self.template(headers, RequestPart::Headers)?;
+            before.parts.extend(headers.parts);
             Ok(EncodedHead {
-                before: self.template(&before, RequestPart::Headers)?,
+                before,
                 after: self.template(&after, RequestPart::Headers)?,
             })
         });
@@ -242,15 +288,27 @@ impl RequestText<'_> {
     ) -> Result<[Vec<u8>; 2], (RequestPart, InvalidRequest)> {
         let headers = self.target.authorize(&self.of.request.headers);
         let headers = headers.ok_or((RequestPart::Headers, InvalidRequest::MissingCredentials))?;
+        // Values at the start of a path have the leading slash.
+        let starts_with_value = self.of.templates && self.of.path.starts_with("{raw:");
+        let path = if starts_with_value {
+            Cow::Owned(format!("/{}", self.of.path))
+        } else {
+            Cow::Borrowed(&self.of.path)
+        };
         let spec = RequestSpec {
             method: &self.of.request.method,
-            path: &self.of.path,
+            path: &path,
             authority: &self.target.authority,
             headers: &headers,
             body,
             close,
         };
-        request_head(&spec, length).map_err(|error| (place(&error), error.into()))
+        let head = request_head(&spec, length);
+        let mut parts = head.map_err(|error| (place(&error), error.into()))?;
+        if starts_with_value {
+            parts[0].remove(self.of.request.method.len() + 1);
+        }
+        Ok(parts)
     }
 
     fn template(
@@ -258,7 +316,12 @@ impl RequestText<'_> {
         text: &[u8],
         place: RequestPart,
     ) -> Result<RequestTemplate, (RequestPart, InvalidRequest)> {
-        RequestTemplate::parse(text, self.keys).map_err(|error| (place, error.into()))
+        let names = TemplateNames {
+            keys: self.keys,
+            feeds: self.feeds,
+            is_path: place == RequestPart::Path,
+        };
+        RequestTemplate::parse(text, &names).map_err(|error| (place, error.into()))
     }
 }
 
@@ -345,13 +408,14 @@ impl Varying {
         out: &mut Vec<u8>,
     ) {
         let mut random = randomness(seed, number);
+        let request = (seed, number);
         scratch.clear();
-        self.body.render(number, &mut random, scratch);
+        self.body.render(request, &mut random, scratch);
         let EncodedHead { before, after } = &self.heads[usize::from(last)];
-        before.render(number, &mut random, out);
+        before.render(request, &mut random, out);
         if !after.is_empty() {
             push_decimal(scratch.len() as u64, out);
-            after.render(number, &mut random, out);
+            after.render(request, &mut random, out);
         }
         out.extend_from_slice(scratch);
     }
@@ -381,6 +445,8 @@ pub struct RequestTemplate {
 enum TemplatePart {
     Text(Vec<u8>),
     Marker(Marker),
+    /// A value from this column of a feed.
+    Value(Arc<FeedTable>, usize),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -408,20 +474,23 @@ impl RequestTemplate {
     ///
     /// # Errors
     /// Fails if a `{rand:…}` does not contain two integers, the smaller number first.
-    pub fn parse(text: &[u8], keys: Option<u64>) -> Result<Self, TemplateError> {
-        let marker = |text: &[u8]| match keys {
-            Some(keys) if text.starts_with(KEY) => Ok(Some((Marker::Key { keys }, KEY.len()))),
-            _ => marker(text),
+    pub fn parse(text: &[u8], names: &TemplateNames<'_>) -> Result<Self, TemplateError> {
+        let placeholder = |text: &[u8]| match names.at_start(text) {
+            Some(found) => Ok(Some(found)),
+            None => {
+                let marker = marker(text)?;
+                Ok(marker.map(|(marker, length)| (TemplatePart::Marker(marker), length)))
+            }
         };
         let mut template = RequestTemplate::default();
         let mut rest = text;
         while let Some(at) = rest.iter().position(|b| *b == b'{') {
             template.push_text(&rest[..at]);
             rest = &rest[at..];
-            let length = if let Some((marker, length)) = marker(rest)? {
-                template.parts.push(TemplatePart::Marker(marker));
+            let length = if let Some((part, length)) = placeholder(rest)? {
+                template.parts.push(part);
                 length
-            } else if let Some((_, length)) = marker(&rest[1..])?
+            } else if let Some((_, length)) = placeholder(&rest[1..])?
                 && rest.get(1 + length) == Some(&b'}')
             {
                 template.push_text(&rest[1..=length]);
@@ -449,7 +518,7 @@ impl RequestTemplate {
     pub fn varies(&self) -> bool {
         self.parts
             .iter()
-            .any(|part| matches!(part, TemplatePart::Marker(_)))
+            .any(|part| !matches!(part, TemplatePart::Text(_)))
     }
 
     /// Returns whether the text contains `{seq}`.
@@ -484,6 +553,7 @@ impl RequestTemplate {
     pub fn longest(&self) -> usize {
         let longest = |part: &TemplatePart| match part {
             TemplatePart::Text(text) => text.len(),
+            TemplatePart::Value(values, column) => values.longest(*column),
             TemplatePart::Marker(Marker::Uuid) => UUID_LENGTH,
             TemplatePart::Marker(Marker::Seq | Marker::Rand { .. } | Marker::Key { .. }) => {
                 LONGEST_NUMBER
@@ -492,12 +562,15 @@ impl RequestTemplate {
         self.parts.iter().map(longest).sum()
     }
 
-    /// Appends the text of request `number`.
+    /// Appends the text of request `number` of a load with a seed.
     /// Does not allocate if `out` has room for [`RequestTemplate::longest`].
-    pub fn render(&self, number: u64, random: &mut impl Rng, out: &mut Vec<u8>) {
+    pub fn render(&self, (seed, number): (u64, u64), random: &mut impl Rng, out: &mut Vec<u8>) {
         for part in &self.parts {
             match part {
                 TemplatePart::Text(text) => out.extend_from_slice(text),
+                TemplatePart::Value(values, column) => {
+                    out.extend_from_slice(values.value(seed, number, *column));
+                }
                 TemplatePart::Marker(Marker::Seq) => push_decimal(number, out),
                 TemplatePart::Marker(Marker::Rand { low, high }) => {
                     // The number of values in the full 64-bit range overflows, but 64 random bits
@@ -517,10 +590,55 @@ impl RequestTemplate {
     }
 }
 
+impl TemplateNames<'_> {
+    /// Returns the placeholders of a check with this number of keys.
+    #[must_use]
+    pub fn of_check(keys: u64) -> Self {
+        TemplateNames {
+            keys: Some(keys),
+            ..TemplateNames::default()
+        }
+    }
+
+    /// Returns the placeholder at the start of `text`, if any, and its length.
+    fn at_start(&self, text: &[u8]) -> Option<(TemplatePart, usize)> {
+        if let Some(keys) = self.keys.filter(|_| text.starts_with(KEY)) {
+            return Some((TemplatePart::Marker(Marker::Key { keys }), KEY.len()));
+        }
+        if self.feeds.is_empty() {
+            return None;
+        }
+        let name = text.strip_prefix(b"{")?;
+        let name = &name[..name.iter().position(|byte| *byte == b'}')?];
+        let length = name.len() + 2;
+        let (name, is_raw) = match name.strip_prefix(b"raw:") {
+            Some(name) => (name, true),
+            None => (name, false),
+        };
+        let is_it = |column: &FeedColumn| {
+            column.name.as_bytes() == name && column.is_encoded == (self.is_path && !is_raw)
+        };
+        self.feeds.iter().find_map(|feed| {
+            let column = feed.columns.iter().position(is_it)?;
+            Some((
+                TemplatePart::Value(Arc::clone(&feed.values), column),
+                length,
+            ))
+        })
+    }
+}
+
 /// Returns the first text that looks like a template but is not one: a name in braces, such as
-/// `{token}`. Skips text in double braces, such as `{{token}}`.
+/// `{token}`, that is not the name of a column of `feeds`. Skips text in double braces, such as
+/// `{{token}}`.
 #[must_use]
-pub fn literal_template(text: &[u8]) -> Option<&str> {
+pub fn literal_template<'a>(text: &'a [u8], feeds: &[Feed]) -> Option<&'a str> {
+    let columns = || feeds.iter().flat_map(|feed| &feed.columns);
+    let is_column = |template: &[u8]| {
+        let name = &template[1..template.len() - 1];
+        let name = name.strip_prefix(b"raw:").unwrap_or(name);
+        columns().any(|column| column.name.as_bytes() == name)
+    };
     let mut at = 0;
     while let Some(start) = text[at..].iter().position(|byte| *byte == b'{') {
         let rest = &text[at + start..];
@@ -533,7 +651,7 @@ pub fn literal_template(text: &[u8]) -> Option<&str> {
             .is_some_and(|before| text[before] == b'{');
         let template = &rest[..=length.min(rest.len() - 1)];
         let is_known = template == KEY || !matches!(marker(template), Ok(None));
-        if is_whole && !is_escaped && !is_known {
+        if is_whole && !is_escaped && !is_known && !is_column(template) {
             return std::str::from_utf8(template).ok();
         }
         at += start + 1;

@@ -75,6 +75,12 @@ impl ArrivalSchedule {
         Some(schedule)
     }
 
+    /// Drops all arrivals after the first `total` arrivals of all threads.
+    pub fn limit(&mut self, total: u64) {
+        self.total = self.total.min(total);
+        self.next = self.next.filter(|_| self.indices.next < self.total);
+    }
+
     /// Takes the next arrival.
     pub fn take(&mut self) -> Option<Ns> {
         let at = self.next?;

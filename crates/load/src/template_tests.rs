@@ -7,10 +7,10 @@ use proptest::prelude::*;
 use super::*;
 
 fn render(text: &str, seed: u64, number: u64) -> String {
-    let template = RequestTemplate::parse(text.as_bytes(), None).unwrap();
+    let template = RequestTemplate::parse(text.as_bytes(), &TemplateNames::default()).unwrap();
     let mut out = Vec::with_capacity(template.longest());
     let room = out.capacity();
-    template.render(number, &mut randomness(seed, number), &mut out);
+    template.render((seed, number), &mut randomness(seed, number), &mut out);
     assert_eq!(out.capacity(), room, "the buffer did not grow");
     String::from_utf8(out).unwrap()
 }
@@ -37,7 +37,7 @@ fn other_braces_are_left_alone() {
     ] {
         assert_eq!(render(text, 1, 5), text);
         assert!(
-            !RequestTemplate::parse(text.as_bytes(), None)
+            !RequestTemplate::parse(text.as_bytes(), &TemplateNames::default())
                 .unwrap()
                 .varies()
         );
@@ -68,7 +68,7 @@ fn refuses_invalid_ranges() {
         "{rand:+1-5}",
         "{{rand:5}}",
     ] {
-        let error = RequestTemplate::parse(text.as_bytes(), None)
+        let error = RequestTemplate::parse(text.as_bytes(), &TemplateNames::default())
             .unwrap_err()
             .to_string();
         assert!(error.contains("such as {rand:1-1000}"), "{text}: {error}");
@@ -119,29 +119,29 @@ proptest! {
 
     #[test]
     fn keeps_text_without_markers(text in proptest::collection::vec(any::<u8>(), 0..60)) {
-        if let Ok(template) = RequestTemplate::parse(&text, None) && !template.varies() && !text.windows(2).any(|w| w == b"{{") {
+        if let Ok(template) = RequestTemplate::parse(&text, &TemplateNames::default()) && !template.varies() && !text.windows(2).any(|w| w == b"{{") {
             let mut out = Vec::new();
-            template.render(1, &mut randomness(1, 1), &mut out);
+            template.render((1, 1), &mut randomness(1, 1), &mut out);
             prop_assert_eq!(out, text);
         }
     }
 
     #[test]
     fn parsing_never_panics(text in "[{}a-z0-9:seqrand-]{0,40}") {
-        let _ = RequestTemplate::parse(text.as_bytes(), None);
+        let _ = RequestTemplate::parse(text.as_bytes(), &TemplateNames::default());
     }
 }
 
 #[test]
 fn renders_keys_only_in_checks() {
     let text = b"/items/{key}?n={seq}&literal={{key}}";
-    let plain = RequestTemplate::parse(text, None).unwrap();
+    let plain = RequestTemplate::parse(text, &TemplateNames::default()).unwrap();
     assert!(plain.holds(b'{') && plain.has_seq() && !plain.has_key());
-    let template = RequestTemplate::parse(text, Some(5)).unwrap();
+    let template = RequestTemplate::parse(text, &TemplateNames::of_check(5)).unwrap();
     assert!(template.has_seq() && template.has_key());
     for number in 1..50 {
         let mut out = Vec::new();
-        template.render(number, &mut randomness(1, number), &mut out);
+        template.render((1, number), &mut randomness(1, number), &mut out);
         let key = floodmark_record::operation::key_of(number, 5);
         let expected = format!("/items/{key}?n={number}&literal={{key}}");
         assert_eq!(String::from_utf8(out).unwrap(), expected);
@@ -163,6 +163,38 @@ fn finds_text_in_the_form_of_a_template() {
         ("{", None),
         ("", None),
     ] {
-        assert_eq!(literal_template(text.as_bytes()), found, "{text}");
+        assert_eq!(literal_template(text.as_bytes(), &[]), found, "{text}");
     }
+}
+
+#[test]
+fn fills_in_values_of_feeds() {
+    let mut feed = crate::testing::feed(
+        floodmark_record::feed::RowChoice::InTurn,
+        ["id", "user name"],
+        &[["1", "{seq}"], ["22", "b"]],
+    );
+    let mut plan = crate::testing::with_mix(crate::testing::closed_plan(1, 1), &[1, 1]);
+    let mix = plan.mix.as_mut().unwrap();
+    mix.requests[0].path = "{raw:id}?u={{id}".to_owned();
+    mix.requests[0].request.headers = vec![("X-Id".to_owned(), "{user name}-{id}".to_owned())];
+    mix.requests[0].request.body = b"{{id}} {id} {other}".to_vec().into();
+    mix.feeds.push(feed.clone());
+    let error = requests(&plan).unwrap_err().to_string();
+    assert!(error.contains("contains a brace"), "{error}");
+    plan.mix.as_mut().unwrap().requests[0].path = "{raw:id}?u={seq}".to_owned();
+    let all = requests(&plan).unwrap();
+    let text = |number| String::from_utf8(all[0].bytes(number)).unwrap();
+    assert!(text(1).starts_with("GET 1?u=1 HTTP/1.1\r\n"), "{}", text(1));
+    assert!(text(2).contains("X-Id: b-22\r\n") && text(3).contains("X-Id: {seq}-1\r\n"));
+    assert!(text(2).ends_with("{id} 22 {other}"), "{}", text(2));
+    assert_eq!(text(2), text(4).replace("u=4", "u=2"));
+    assert_eq!(
+        literal_template(b"{id} {other}", &[feed.clone()]),
+        Some("{other}")
+    );
+    feed.values = floodmark_record::body::RequestBody::default();
+    plan.mix.as_mut().unwrap().feeds = vec![feed];
+    let error = requests(&plan).unwrap_err().to_string();
+    assert!(error.contains("values of feed.csv"), "{error}");
 }

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use floodmark_record::api_check::{ApiCheck, ApiCheckKind};
+use floodmark_record::body::RequestBody;
+use floodmark_record::feed::{Feed, FeedColumn, RowChoice};
 use floodmark_record::plan::{
     Arrivals, Check, FiguresOf, Length, Mix, MixRequest, Model, Plan, Ramp, RateStep, Replay,
     Schedule, Spacing, Timetable, checksum,
@@ -148,9 +150,29 @@ pub fn with_mix(plan: Plan, weights: &[u32]) -> Plan {
     let mix = Mix {
         file: "mix.toml".to_owned(),
         requests: requests.collect(),
+        feeds: Vec::new(),
     };
     Plan {
         mix: Some(mix),
         ..plan
+    }
+}
+
+/// Returns a feed with two columns, whose values are not percent-encoded.
+pub fn feed(take: RowChoice, names: [&str; 2], rows: &[[&str; 2]]) -> Feed {
+    let values = rows.iter().flatten().flat_map(|value| {
+        let length = (value.len() as u32).to_le_bytes();
+        length.into_iter().chain(value.bytes())
+    });
+    let column = |name: &str| FeedColumn {
+        name: name.to_owned(),
+        is_encoded: false,
+    };
+    Feed {
+        file: "feed.csv".to_owned(),
+        take,
+        rows: rows.len() as u64,
+        columns: names.map(column).into(),
+        values: RequestBody::unrecorded(values.collect()),
     }
 }

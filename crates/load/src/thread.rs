@@ -84,6 +84,9 @@ pub struct PhaseJob {
     schedule: Option<ArrivalSchedule>,
     /// Maximum number of requests in the closed model. `None` if only a duration ends the phase.
     requests: Option<u64>,
+    /// Number of the last request for which feeds have a row; `None` if rows are used again.
+    last_row: Option<u64>,
+    share: ThreadShare,
     /// Length of the sending window, if known in advance.
     length: Option<Ns>,
     /// Whether a duration limits the phase.
@@ -109,6 +112,8 @@ impl PhaseJob {
             phase,
             schedule,
             requests: of_phase.request_limit().map(|n| share.part_of(n)),
+            last_row: plan.unique_rows(),
+            share,
             length: window.or_else(|| duration_s.map(seconds)),
             timed: duration_s.is_some(),
             drain: plan.drain,
@@ -281,11 +286,26 @@ impl<B: IoBackend> LoadThread<B> {
         }
         let before = ThreadReading::now();
         let tls_before = self.backend.tls();
+        let unused_rows = job
+            .last_row
+            .map(|last| (last + 1).saturating_sub(first_number));
+        let mut lacks_rows = false;
         if !shared.stop.is_set() {
-            let (left, until) = (job.requests, window.filter(|_| job.timed));
             let arrivals = match job.schedule {
-                None => RequestSource::Closed { left, until, picks },
-                Some(schedule) => RequestSource::Open(ArrivalQueue::new(schedule, start, picks)),
+                None => {
+                    let (left, until) = (job.requests, window.filter(|_| job.timed));
+                    let rows = unused_rows.map(|rows| job.share.part_of(rows));
+                    lacks_rows = rows.is_some_and(|rows| left.is_none_or(|left| rows < left));
+                    let left = if lacks_rows { rows } else { left };
+                    RequestSource::Closed { left, until, picks }
+                }
+                Some(mut schedule) => {
+                    if let Some(rows) = unused_rows {
+                        lacks_rows = rows < schedule.total;
+                        schedule.limit(rows);
+                    }
+                    RequestSource::Open(ArrivalQueue::new(schedule, start, picks))
+                }
             };
             self.core.begin(arrivals, self.clock.now().max(start));
             self.act();
@@ -316,9 +336,15 @@ impl<B: IoBackend> LoadThread<B> {
             if let Some(reason) = self.core.hopeless() {
                 break (reason, now);
             }
-            let over = window.is_none_or(|end| now >= end) || self.core.has_used_quota();
+            let is_past_window = window.is_none_or(|end| now >= end);
+            let over = is_past_window || self.core.has_used_quota() || lacks_rows;
             if over && self.core.finished() {
-                break (self.core.completed(), now);
+                let used_up = lacks_rows && window.is_none_or(|end| now < end);
+                let reason = match self.core.completed() {
+                    EndReason::Completed if used_up => EndReason::RowsUsedUp,
+                    reason => reason,
+                };
+                break (reason, now);
             }
             if usage.is_some() && !job.drain {
                 break (EndReason::Completed, now);

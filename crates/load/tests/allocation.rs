@@ -16,12 +16,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use common::plans::{checked, closed_plan, with_mix};
+use common::plans::{checked, closed_plan, feed, with_mix};
 use common::server::{fast, respond_to_all, serve_on};
 use common::tls::{Authority, SUITES, server};
 use common::{input, raise_open_files, run};
 use floodmark_load::judge::Judge;
 use floodmark_load::worker::{self, StopFlag};
+use floodmark_record::feed::RowChoice;
 use floodmark_record::plan::{Backend, Check, Model, Plan};
 use floodmark_record::tls::{TlsPlan, Trust};
 use floodmark_record::worker_input::{RequestLogInput, WorkerInput};
@@ -256,6 +257,9 @@ fn varying(plan: Plan) -> Plan {
     requests[0].path = "/{seq}/{rand:0-18446744073709551615}".to_owned();
     requests[1].path = "/{uuid}".to_owned();
     requests[1].request.headers = vec![("X-Id".to_owned(), "{uuid} {seq}".to_owned())];
+    requests[2].path = "/{raw:a}/{raw:b}".to_owned();
+    let rows = [["1", ""], ["22", "x"], ["", "333"]];
+    plan.mix.as_mut().unwrap().feeds = vec![feed(RowChoice::Random, ["a", "b"], &rows)];
     plan
 }
 

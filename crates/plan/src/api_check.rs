@@ -10,7 +10,7 @@
 use std::path::Path;
 
 use floodmark_load::request::RequestTemplate;
-use floodmark_load::request::{EncodedRequest, RequestPart, check_request};
+use floodmark_load::request::{EncodedRequest, RequestPart, TemplateNames, check_request};
 use floodmark_record::api_check::{ApiCheck, ApiCheckKind, Readback};
 use floodmark_record::body::RequestBody;
 use floodmark_record::operation::MAX_KEYS;
@@ -141,6 +141,7 @@ impl CheckFile {
             mix: Mix {
                 file: name.into_owned(),
                 requests,
+                feeds: Vec::new(),
             },
             file,
             document,
@@ -348,7 +349,8 @@ fn templates(request: &MixRequest, keys: u64) -> Vec<RequestTemplate> {
     let texts = headers
         .map(|(_, value)| value.as_bytes())
         .chain([request.path.as_bytes(), body]);
-    let parse = |text| RequestTemplate::parse(text, Some(keys)).unwrap_or_default();
+    let names = TemplateNames::of_check(keys);
+    let parse = |text| RequestTemplate::parse(text, &names).unwrap_or_default();
     texts.map(parse).collect()
 }
 

@@ -7,8 +7,9 @@
 //! Invariant: this crate starts no process and connects to no server.
 
 pub mod api_check;
+pub mod feed;
 mod host_addresses;
-pub mod input;
+mod input;
 mod io_backend;
 pub mod mix;
 mod planning;

@@ -12,13 +12,15 @@ use std::path::Path;
 
 use floodmark_load::request::{RequestPart, literal_template, longest, requests};
 use floodmark_record::Plan;
+use floodmark_record::feed::{Feed, FeedColumn, RowChoice};
 use floodmark_record::plan::{
-    Expect, MAX_REQUESTS, Mix, MixRequest, RequestPlan, Target, parse_header,
+    Expect, Length, MAX_REQUESTS, Mix, MixRequest, Model, RequestPlan, Target, parse_header,
 };
 use floodmark_record::units::show_count;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::feed::{self, ColumnUse};
 use crate::input;
 use crate::spec::PlanSpec;
 use crate::toml_file::{FileError, Located, TomlFile};
@@ -48,6 +50,16 @@ pub struct MixFile {
 struct MixDocument {
     #[serde(default)]
     request: Vec<Located<MixEntry>>,
+    #[serde(default)]
+    feed: Vec<Located<FeedEntry>>,
+}
+
+/// One `[[feed]]`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+struct FeedEntry {
+    file: Option<Located<String>>,
+    take: Option<RowChoice>,
 }
 
 /// One `[[request]]`.
@@ -74,14 +86,17 @@ impl MixFile {
     /// The file cannot be read or is not a valid mix.
     pub fn read(path: &Path, defaults: &PlanSpec) -> Result<Self, FileError> {
         let file = TomlFile::read(path)?;
-        let entries = file.parse::<MixDocument>()?.request;
+        let document: MixDocument = file.parse()?;
+        let entries = document.request;
         let Some(first) = entries.first() else {
             return Err(file.error_at_start(
                 "no requests; add at least one [[request]] with a name and a path",
             ));
         };
         if let Some(excess) = entries.get(MAX_REQUESTS) {
-            let what = format!("more than {MAX_REQUESTS} requests; remove some");
+            let what = format!(
+                "more than {MAX_REQUESTS} requests; remove some, or take paths from a [[feed]]: path = \"{{raw:path}}\""
+            );
             return Err(file.error(&excess.span(), what));
         }
         let mut requests: Vec<MixRequest> = Vec::new();
@@ -99,10 +114,12 @@ impl MixFile {
         }
         reduce(&mut requests).map_err(|what| file.error(&first.span(), what))?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let feeds = read_feeds(&file, &document.feed, &requests)?;
         Ok(MixFile {
             mix: Mix {
                 file: name.into_owned(),
                 requests,
+                feeds,
             },
             file,
             entries,
@@ -123,6 +140,86 @@ impl MixFile {
         };
         self.file.place(&span)
     }
+}
+
+/// Reads the data files of a mix.
+fn read_feeds(
+    file: &TomlFile,
+    entries: &[Located<FeedEntry>],
+    requests: &[MixRequest],
+) -> Result<Vec<Feed>, FileError> {
+    let mut feeds: Vec<Feed> = Vec::new();
+    for entry in entries {
+        let Some(name) = &entry.file else {
+            let what = "a feed has no file; write file = \"users.csv\"";
+            return Err(file.error(&entry.span(), what));
+        };
+        let directory = file.path().parent().unwrap_or(Path::new(""));
+        let path = directory.join(name.as_str());
+        let take = entry.take.unwrap_or_default();
+        let feed = feed::read(&path, take, |column| column_use(column, requests))?;
+        for column in &feed.columns {
+            let is_same = |other: &FeedColumn| other.name == column.name;
+            if let Some(other) = feeds.iter().find(|feed| feed.columns.iter().any(is_same)) {
+                let what = format!(
+                    "file: {} and {} both have a column \"{}\"; rename one",
+                    other.file, feed.file, column.name
+                );
+                return Err(file.error(&name.span(), what));
+            }
+        }
+        feeds.push(feed);
+    }
+    Ok(feeds)
+}
+
+/// Returns how requests use the column with a name.
+fn column_use(name: &str, requests: &[MixRequest]) -> ColumnUse {
+    let (own, raw) = (format!("{{{name}}}"), format!("{{raw:{name}}}"));
+    let mut found = ColumnUse::default();
+    for request in requests.iter().filter(|request| request.templates) {
+        let is_in = |text: &[u8]| {
+            let is_at = |part: &String| text.windows(part.len()).any(|at| at == part.as_bytes());
+            is_at(&own) || is_at(&raw)
+        };
+        found.encoded |= request.path.contains(&own);
+        found.raw_in_path |= request.path.contains(&raw);
+        found.starts_path |= request.path.starts_with(&raw);
+        let mut headers = request.request.headers.iter();
+        found.in_header |= headers.any(|(_, value)| is_in(value.as_bytes()));
+        found.in_body |= is_in(request.request.body.bytes().unwrap_or_default());
+    }
+    found
+}
+
+/// Rejects a load that sends more requests than feeds have unique rows, as far as its number of
+/// requests is known.
+pub(crate) fn check_rows(spec: &PlanSpec, plan: &Plan) -> Result<(), String> {
+    let Some(rows) = plan.unique_rows() else {
+        return Ok(());
+    };
+    let (warmup, measured) = match &plan.model {
+        Model::Closed { length } => match length {
+            Length::Requests(n) => (0.0, *n as f64),
+            Length::Duration(_) | Length::Earlier { .. } => return Ok(()),
+        },
+        Model::Open { schedule, .. } => {
+            let first_per_s = schedule.first_per_s().unwrap_or(0.0);
+            let measured = schedule.rate_per_s() * schedule.window_s();
+            (first_per_s * plan.warmup.as_secs_f64(), measured)
+        }
+    };
+    let planned = (warmup + measured) * f64::from(spec.load.attempt_count());
+    if planned.floor() as u64 <= rows {
+        return Ok(());
+    }
+    Err(format!(
+        "{}: a feed with take = \"unique\" has only {} rows, but {} requests are planned; add rows, \
+         send fewer requests, or set take = \"in-turn\"",
+        spec.name("mix"),
+        show_count(rows),
+        show_count(planned as u64)
+    ))
 }
 
 /// Returns the position of a value, or `fallback` if the value is missing.
@@ -312,6 +409,7 @@ pub(crate) fn literal_templates(
     plan: &Plan,
     place: impl Fn(usize, RequestPart) -> Option<String>,
 ) -> Vec<String> {
+    let feeds: &[Feed] = plan.mix.as_ref().map_or(&[], |mix| &mix.feeds);
     let requests = plan.mix.iter().flat_map(|mix| &mix.requests).enumerate();
     let requests = requests.filter(|(_, request)| request.templates);
     let parts = requests.flat_map(|(index, of)| {
@@ -327,11 +425,11 @@ pub(crate) fn literal_templates(
             .map(move |(part, text)| (index, part, text))
     });
     let remark = |(index, part, text)| {
-        let literal = literal_template(text)?;
+        let literal = literal_template(text, feeds)?;
         let place = place(index, part)?;
         Some(format!(
-            "{place}: {literal} is sent unchanged; templates are {{seq}}, {{rand:1-1000}} and {{uuid}} (templates = false \
-             sends all text unchanged)"
+            "{place}: {literal} is sent unchanged; templates are {{seq}}, {{rand:1-1000}}, {{uuid}} and columns of a [[feed]] \
+             (templates = false sends all text unchanged)"
         ))
     };
     parts.filter_map(remark).collect()

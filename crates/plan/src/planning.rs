@@ -285,7 +285,7 @@ fn connections(spec: &PlanSpec, plan: &Plan, offer: &Offer) -> Result<u32, Strin
 
 /// Returns whether a short load before the first measurement can determine the number of
 /// connections: only in the open model, without `-c`, bursts, fresh connections, a request limit, a
-/// check or `--warmup 0s`.
+/// check, unique rows or `--warmup 0s`.
 fn sizes_connections(spec: &PlanSpec, plan: &Plan) -> bool {
     let load = &spec.load;
     let has_no_warmup = load.warmup == Some(Warmup::Before(Duration::ZERO));
@@ -295,6 +295,7 @@ fn sizes_connections(spec: &PlanSpec, plan: &Plan) -> bool {
         && plan.connection_use == ConnectionUse::Kept
         && plan.request_limit().is_none()
         && plan.check.is_none()
+        && plan.unique_rows().is_none()
         && !has_no_warmup
 }
 
@@ -355,6 +356,7 @@ fn requests_of_files(spec: &PlanSpec, plan: &mut Plan) -> Result<(usize, Vec<Str
     }
     let file = mix::of_spec(spec, &plan.target)?;
     plan.mix = file.as_ref().map(|file| file.mix.clone());
+    mix::check_rows(spec, plan)?;
     let place = |request, part| {
         let place = file.as_ref()?.place(request, part);
         Some(format!("{} {place}", spec.name("mix")))

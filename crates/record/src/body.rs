@@ -35,6 +35,18 @@ pub struct BodyDigest {
     pub sha256: String,
 }
 
+impl BodyDigest {
+    fn of(bytes: &[u8]) -> Self {
+        BodyDigest {
+            length: bytes.len() as u64,
+            sha256: Sha256::digest(bytes)
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect(),
+        }
+    }
+}
+
 /// A body as the record contains it.
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
@@ -75,6 +87,15 @@ pub(crate) mod base64_bytes {
 pub(crate) type LongBodies = BTreeMap<String, Base64Bytes>;
 
 impl RequestBody {
+    /// Returns a body of which a record contains only the length and hash, even if it is short.
+    #[must_use]
+    pub fn unrecorded(bytes: Vec<u8>) -> Self {
+        RequestBody {
+            digest: Some(BodyDigest::of(&bytes)),
+            bytes: Some(Arc::new(bytes)),
+        }
+    }
+
     /// Returns the bytes, or `None` if the body comes from a record that contains only its hash.
     #[must_use]
     pub fn bytes(&self) -> Option<&[u8]> {
@@ -140,13 +161,7 @@ impl From<Vec<u8>> for RequestBody {
 
 impl From<Arc<Vec<u8>>> for RequestBody {
     fn from(bytes: Arc<Vec<u8>>) -> Self {
-        let digest = (bytes.len() > MAX_RECORDED).then(|| BodyDigest {
-            length: bytes.len() as u64,
-            sha256: Sha256::digest(bytes.as_slice())
-                .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect(),
-        });
+        let digest = (bytes.len() > MAX_RECORDED).then(|| BodyDigest::of(&bytes));
         RequestBody {
             bytes: Some(bytes),
             digest,

@@ -195,6 +195,8 @@ pub enum EndReason {
     Interrupted,
     /// The run met an `--abort-if` condition.
     Aborted,
+    /// Every row of a feed with unique rows was used.
+    RowsUsedUp,
     /// No connection could be opened for several seconds.
     ServerGone,
     /// The server does not speak HTTP/1.1.
@@ -432,6 +434,7 @@ impl WorkerEnd {
             EndReason::Interrupted,
             EndReason::ServerGone,
             EndReason::NotHttp,
+            EndReason::RowsUsedUp,
         ]
         .into_iter()
         .find(|reason| reasons.contains(reason))

@@ -25,6 +25,7 @@ pub mod credentials;
 pub mod disk;
 pub mod events;
 pub mod experiment;
+pub mod feed;
 pub mod figure;
 pub mod gate;
 pub mod grouped;

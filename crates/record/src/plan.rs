@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::api_check::ApiCheck;
 use crate::body::RequestBody;
 use crate::credentials::Credentials;
+use crate::feed::{Feed, RowChoice};
 use crate::pointer::JsonPointer;
 use crate::tls::TlsPlan;
 use crate::units::{Bytes, Rate};
@@ -182,6 +183,15 @@ impl Plan {
     #[must_use]
     pub fn request_limit(&self) -> Option<u64> {
         self.length().requests()
+    }
+
+    /// Returns the number of requests for which feeds have unique rows, in all attempts together;
+    /// `None` without such feeds.
+    #[must_use]
+    pub fn unique_rows(&self) -> Option<u64> {
+        let feeds = self.mix.iter().flat_map(|mix| &mix.feeds);
+        let unique = feeds.filter(|feed| feed.take == RowChoice::Unique);
+        unique.map(|feed| feed.rows).min()
     }
 
     /// Returns the rate steps, if the plan has any.
@@ -829,6 +839,9 @@ pub struct Mix {
     pub file: String,
     /// Requests of the mix, at most [`MAX_REQUESTS`]. Each request is a group with its own figures.
     pub requests: Vec<MixRequest>,
+    /// Data files with values for the requests.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub feeds: Vec<Feed>,
 }
 
 /// A request of a mix.
@@ -845,7 +858,8 @@ pub struct MixRequest {
     pub request: RequestPlan,
     /// Conditions for an ok response. If there are none, any response with status 2xx or 3xx is ok.
     pub expect: Vec<Expect>,
-    /// Whether `{seq}`, `{rand:a-b}` and `{uuid}` are replaced in the path, header values and body.
+    /// Whether `{seq}`, `{rand:a-b}`, `{uuid}` and the names of columns are replaced in the path,
+    /// header values and body.
     pub templates: bool,
 }
 

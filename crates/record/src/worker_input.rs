@@ -153,13 +153,18 @@ impl WorkerInput {
         std::iter::once(&mut self.plan).chain(other)
     }
 
-    /// Returns the bodies of all requests to both servers.
+    /// Returns the bodies of all requests to both servers, and the values of feeds.
     fn bodies(&mut self) -> impl Iterator<Item = &mut RequestBody> {
         self.plans().flat_map(|plan| {
-            let mix = plan.mix.iter_mut().flat_map(|mix| &mut mix.requests);
-            mix.map(|request| &mut request.request)
+            let (requests, feeds) = (plan.mix.iter_mut())
+                .map(|mix| (&mut mix.requests, &mut mix.feeds))
+                .unzip::<_, _, Vec<_>, Vec<_>>();
+            let requests = requests.into_iter().flatten();
+            let bodies = requests
+                .map(|request| &mut request.request)
                 .chain([&mut plan.request])
-                .map(|request| &mut request.body)
+                .map(|request| &mut request.body);
+            bodies.chain(feeds.into_iter().flatten().map(|feed| &mut feed.values))
         })
     }
 }

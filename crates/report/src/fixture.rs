@@ -306,6 +306,7 @@ pub(crate) fn mixed() -> Run {
     run.plan.mix = Some(Mix {
         file,
         requests: requests.to_vec(),
+        feeds: Vec::new(),
     });
     for row in &mut run.series {
         row.groups = vec![GroupPoint::default(); 3];

@@ -84,7 +84,8 @@ pub fn run(args: &LoadArgs) -> Result<(), Ending> {
 /// this host. A server that is unreachable, or that does not speak HTTP/1.1, ends the load early.
 fn preflight(args: &LoadArgs, planned: &Planned, stop: &Stop) -> Result<(), Ending> {
     let shared = &args.shared;
-    let is_exact = planned.plan.request_limit().is_some();
+    let plan = &planned.plan;
+    let is_exact = plan.request_limit().is_some() || plan.unique_rows().is_some();
     if is_exact || shared.safety.anyway || shared.agents.place.is_some() {
         return Ok(());
     }

@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
+use floodmark_record::events::EndReason;
 use floodmark_record::run::Status;
 
 use crate::support::hostile::Listener;
@@ -69,6 +70,194 @@ fn names_text_that_only_looks_like_a_template() {
     let remark = format!("--mix {path}:4: {{token}} is sent unchanged; templates are {{seq}},");
     assert_eq!(printed.matches("is sent unchanged").count(), 1, "{printed}");
     assert!(printed.contains(&remark), "{printed}");
+}
+
+/// Writes a mix and its data file to a new directory. Returns the mix file's path.
+fn with_feed(mix: &str, csv: &[u8]) -> (tempfile::TempDir, String) {
+    let (directory, path) = file(mix);
+    std::fs::write(directory.path().join("users.csv"), csv).unwrap();
+    (directory, path)
+}
+
+/// Each request takes a path, a header value and a body from a data file.
+fn sign_in(take: &str) -> String {
+    format!(
+        r#"
+[[feed]]
+file = "users.csv"
+take = "{take}"
+[[request]]
+name = "sign-in"
+path = "/u/{{user}}?n={{seq}}"
+headers = ["X-Team: {{team}}"]
+body = '{{"user": "{{user}}", "literal": "{{{{user}}}}"}}'
+[[request]]
+name = "page"
+path = "{{raw:page}}"
+"#
+    )
+}
+
+const USERS: &[u8] =
+    "\u{feff}user,team,page\r\na b,\"x, y\",/1?q={team}\r\nc/d,z,/2\r\n".as_bytes();
+
+#[test]
+fn takes_values_from_a_data_file() {
+    for (model, backend) in [("-n", "uring"), ("-n", "epoll"), ("--burst", "auto")] {
+        let (listener, log) = shop();
+        let (_directory, path) = with_feed(&sign_in("in-turn"), USERS);
+        let within: &[&str] = if model == "--burst" {
+            &["--within", "200ms"]
+        } else {
+            &["-c", "4"]
+        };
+        let arguments = [
+            "--mix",
+            &path,
+            "-t",
+            "2",
+            model,
+            "200",
+            "--backend",
+            backend,
+        ];
+        let load = load(&listener.url, &[&arguments, within].concat());
+        load.ends_with(0);
+        let log = log.lock().unwrap();
+        let (posts, gets): (Vec<_>, Vec<_>) = log.iter().partition(|r| r.starts_with("POST "));
+        assert_eq!((posts.len(), gets.len()), (100, 100));
+        for post in posts {
+            let (_, number) = post.split_once("?n=").unwrap();
+            let number: u64 = number.split_once(' ').unwrap().0.parse().unwrap();
+            let (encoded, team, user) = match number % 2 {
+                1 => ("a%20b", "x, y", "a b"),
+                _ => ("c%2Fd", "z", "c/d"),
+            };
+            assert!(
+                post.starts_with(&format!("POST /u/{encoded}?n={number} ")),
+                "{post}"
+            );
+            assert!(post.contains(&format!("X-Team: {team}\r\n")), "{post}");
+            let body = format!(r#"{{"user": "{user}", "literal": "{{user}}"}}"#);
+            assert!(post.ends_with(&body), "{post}");
+        }
+        let known = ["GET /1?q={team} ", "GET /2 "];
+        assert!(
+            gets.iter()
+                .all(|get| known.iter().any(|known| get.starts_with(known)))
+        );
+        // A record contains no values, which can be secret.
+        let record = std::fs::read_to_string(load.events()).unwrap();
+        assert!(record.contains("users.csv") && !record.contains("a%20b"));
+        assert_eq!(load.run().plan.mix.as_ref().unwrap().feeds[0].rows, 2);
+    }
+}
+
+#[test]
+fn a_load_ends_when_all_unique_rows_are_used() {
+    let csv = |rows: u32| {
+        let rows = (1..=rows).map(|row| format!("user {row},t,/page\n"));
+        ["user,team,page\n".to_owned()]
+            .into_iter()
+            .chain(rows)
+            .collect::<String>()
+    };
+    for arguments in [
+        &["-d", "20s", "-c", "4", "-t", "2"][..],
+        &["-d", "20s", "-c", "4", "--attempts", "3"],
+        &["--agents", "local:2", "-d", "20s", "-c", "4"],
+    ] {
+        let (listener, log) = shop();
+        let (_directory, path) = with_feed(&sign_in("unique"), csv(400).as_bytes());
+        let load = load(&listener.url, &[&["--mix", &path], arguments].concat());
+        load.ends_with(0);
+        let run = load.run();
+        assert_eq!(run.ended.reason, EndReason::RowsUsedUp, "{arguments:?}");
+        assert!(
+            load.stderr().contains("all rows of a feed"),
+            "{}",
+            load.stderr()
+        );
+        assert_eq!(load.record.runs.len(), 1);
+        let log = log.lock().unwrap();
+        let users: Vec<&str> = log
+            .iter()
+            .filter(|r| r.starts_with("POST "))
+            .map(|r| &r[..20])
+            .collect();
+        assert_eq!(users.iter().collect::<BTreeSet<_>>().len(), users.len());
+        assert_eq!(log.len() as u64, run.requests.sent);
+        assert!((380..=400).contains(&log.len()), "{}", log.len());
+    }
+    let (listener, _log) = shop();
+    let (_directory, path) = with_feed(&sign_in("unique"), csv(10).as_bytes());
+    let exact = ["--mix", &path, "-n", "5", "--attempts", "2"];
+    load(&listener.url, &exact).ends_with(0);
+    for arguments in [
+        &["-n", "11"][..],
+        &["-n", "6", "--attempts", "2"],
+        &["--rate", "11", "-d", "1s"],
+    ] {
+        let output = run(&[&["load", &listener.url, "--mix", &path], arguments].concat());
+        assert_eq!(code(&output), 2);
+        let printed = text(&output.stderr);
+        assert!(printed.contains("has only 10 rows, but 1"), "{printed}");
+    }
+    let search = [
+        "capacity",
+        &listener.url,
+        "--mix",
+        &path,
+        "--slo",
+        "p99 < 5ms",
+    ];
+    let output = run(&search);
+    assert_eq!(code(&output), 2);
+    assert!(text(&output.stderr).contains("set take = \"in-turn\""));
+}
+
+#[test]
+fn names_the_place_of_an_invalid_data_file() {
+    let url = "http://127.0.0.1:1/";
+    let refused = |mix: &str, csv: &[u8]| {
+        let (_directory, path) = with_feed(mix, csv);
+        let output = run(&["load", url, "--mix", &path, "-n", "1"]);
+        let printed = text(&output.stderr);
+        assert_eq!(code(&output), 2, "{printed}");
+        assert_eq!(printed.lines().count(), 1, "{printed}");
+        printed
+    };
+    let mix = sign_in("in-turn");
+    for (csv, words) in [
+        (
+            &b"user,team,page\n1,2\n"[..],
+            "users.csv:2: 2 values, but the first line names 3",
+        ),
+        (
+            b"user,team,page\n1,\"2\n\",/\n",
+            "users.csv:2: the value of \"team\" contains a line break",
+        ),
+        (
+            b"user,team,page\n1,2,3\n",
+            "users.csv:2: the value of \"page\" does not start with",
+        ),
+        (b"user,team,page\n\n", "users.csv: the file has no rows"),
+    ] {
+        let printed = refused(&mix, csv);
+        assert!(printed.contains(words), "{printed}");
+    }
+    for (change, words) in [
+        (("users.csv", "none.csv"), "none.csv: No such file"),
+        (("in-turn", "sometimes"), "in-turn"),
+        (("file = ", "path = "), "file"),
+        (
+            ("{user}?", "{usr}?"),
+            "contains a brace that is not part of a template",
+        ),
+    ] {
+        let printed = refused(&mix.replacen(change.0, change.1, 1), USERS);
+        assert!(printed.contains(words), "{printed}");
+    }
 }
 
 #[test]

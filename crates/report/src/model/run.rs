@@ -48,6 +48,7 @@ pub(crate) fn ended(run: &Run) -> Option<TextLine> {
         EndReason::Completed if gone.is_none() => return None,
         EndReason::Interrupted => "interrupted",
         EndReason::Aborted => "aborted",
+        EndReason::RowsUsedUp => "all rows of a feed with take = \"unique\" were used",
         EndReason::ClientFailed => "the client failed",
         EndReason::NotHttp => "the server does not speak HTTP/1.1",
         EndReason::ServerGone if gone == Some(0.0) => "the server never responded",
