@@ -239,6 +239,8 @@ pub struct PlanSpec {
     pub insecure: bool,
     /// PEM file with trusted certificate authorities.
     pub cacert: Option<PathBuf>,
+    /// Name to send as SNI and to verify the certificate for, instead of the URL's host.
+    pub sni: Option<String>,
     /// Whether to do a full TLS handshake on each connection.
     pub no_resumption: bool,
     /// HTTP method.

@@ -1,5 +1,6 @@
 //! TLS settings for connections, and the certificate authorities that the client trusts.
 
+use std::net::IpAddr;
 use std::path::Path;
 
 use floodmark_load::tls::{Tls, TlsError};
@@ -18,16 +19,26 @@ pub(crate) fn plan(
     spec: &PlanSpec,
     host: Option<String>,
 ) -> Result<(Option<TlsPlan>, Vec<TrustAnchor>), String> {
-    let Some(server_name) = host else {
+    let Some(host) = host else {
         return refuse_for_plain_http(spec).map(|()| (None, Vec::new()));
     };
+    if let Some(name) = spec
+        .sni
+        .as_ref()
+        .filter(|name| name.parse::<IpAddr>().is_ok())
+    {
+        return Err(format!(
+            "{} {name}: only names are sent as SNI; write a host name, or use the address in the URL",
+            spec.name("sni")
+        ));
+    }
     let (trust, anchors) = match &spec.cacert {
         _ if spec.insecure => (Trust::Nothing, Vec::new()),
         Some(path) => (Trust::File, read_pem(path)?),
         None => (Trust::System, system_anchors()?),
     };
     let plan = TlsPlan {
-        server_name,
+        server_name: spec.sni.clone().unwrap_or(host),
         trust,
         resumption: !spec.no_resumption,
     };
@@ -59,6 +70,7 @@ fn refuse_for_plain_http(spec: &PlanSpec) -> Result<(), String> {
     let given = [
         ("insecure", spec.insecure),
         ("cacert", spec.cacert.is_some()),
+        ("sni", spec.sni.is_some()),
         ("no-resumption", spec.no_resumption),
     ];
     match given.iter().find(|(_, given)| *given) {
@@ -76,7 +88,10 @@ fn unusable(spec: &PlanSpec, error: &TlsError) -> String {
         (TlsError::TrustAnchor { .. } | TlsError::NoRoots, Some(path)) => {
             bad_cacert(path, &error.to_string())
         }
-        _ => format!("the URL's host: {error}"),
+        _ => match &spec.sni {
+            Some(name) => format!("{} {name}: {error}", spec.name("sni")),
+            None => format!("the URL's host: {error}"),
+        },
     }
 }
 

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 /// TLS settings of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TlsPlan {
-    /// Name or address that the certificate must match: the URL's host.
-    /// A host name is sent as SNI.
+    /// Name or address that the certificate must match: the URL's host, or the name given with
+    /// `--sni`. A name is sent as SNI.
     pub server_name: String,
     /// Trusted certificate authorities.
     pub trust: Trust,

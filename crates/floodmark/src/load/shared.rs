@@ -115,6 +115,7 @@ impl SharedArgs {
             unix_socket: connection.unix_socket.clone(),
             insecure: self.https.insecure,
             cacert: self.https.cacert.clone(),
+            sni: self.https.sni.clone(),
             no_resumption: self.https.no_resumption,
             method: self.request.method.clone(),
             headers: self.request.headers.clone(),
@@ -296,13 +297,18 @@ pub struct ConnectionArgs {
 /// Flags for HTTPS.
 #[derive(Debug, Clone, Args)]
 pub struct HttpsArgs {
-    /// Accept any certificate [default: verify the certificate for the URL's host]
+    /// Accept any certificate [default: verify the certificate for the URL's host or --sni]
     #[arg(long, conflicts_with = "cacert")]
     pub insecure: bool,
 
     /// PEM file of the certificate authorities to trust [default: the system's]
     #[arg(long, value_name = "FILE")]
     pub cacert: Option<PathBuf>,
+
+    /// Server name to send in the TLS handshake (SNI) and to verify the certificate for [default:
+    /// the URL's host]
+    #[arg(long, value_name = "NAME")]
+    pub sni: Option<String>,
 
     /// Do a full TLS handshake for each connection [default: resume sessions if the server allows
     /// it]

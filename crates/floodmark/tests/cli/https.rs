@@ -126,6 +126,23 @@ fn sends_and_verifies_the_host_name() {
     succeeds(&run(&["load", &url, "-n", "10", "--cacert", &ca]));
 
     let by_address = format!("https://{address}/");
+    let as_localhost = ["load", &by_address, "-n", "10", "--cacert", &ca, "--sni"];
+    for backend in ["uring", "epoll"] {
+        let arguments = ["localhost", "--backend", backend];
+        succeeds(&run(&[&as_localhost[..], &arguments].concat()));
+    }
+    for (sni, expected, words) in [
+        ("other.test", 3, "is valid for localhost, not for"),
+        ("127.0.0.1", 2, "--sni 127.0.0.1: only names"),
+        ("a b", 2, "--sni a b: "),
+    ] {
+        let output = run(&[&as_localhost[..], &[sni]].concat());
+        let printed = text(&output.stderr);
+        assert_eq!(code(&output), expected, "{printed}");
+        assert!(printed.contains(words), "{printed}");
+    }
+    let plain = run(&["load", "http://127.0.0.1:1/", "--sni", "localhost"]);
+    assert!(text(&plain.stderr).contains("--sni needs HTTPS"));
     let output = run(&["load", &by_address, "-n", "10", "--cacert", &ca]);
     assert_eq!(code(&output), 3);
     let printed = text(&output.stderr);
