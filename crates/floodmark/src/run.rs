@@ -255,6 +255,10 @@ impl Measurement for ExperimentTrials {
             let fault = endings::server_fault(run)?;
             Some(Ending::server(named(run, fault.message)))
         }));
+        all.extend(runs.iter().find_map(|run| {
+            let aborted = endings::aborted(run)?;
+            Some(Ending::new(aborted.exit, named(run, aborted.message)))
+        }));
         let gate = record.gate.as_ref();
         // A gate excludes pairs with invalid runs, but unexpected responses are still a failure.
         let is_tolerant = gate.is_some_and(GateResult::tolerates_invalid_runs);

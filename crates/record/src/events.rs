@@ -218,7 +218,7 @@ pub struct Abort {
 
 impl Display for Abort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "--abort-if '{}' met: {}", self.condition, self.figure)
+        write!(f, "abort-if '{}' met: {}", self.condition, self.figure)
     }
 }
 

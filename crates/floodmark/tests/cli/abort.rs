@@ -16,7 +16,7 @@ fn is_aborted(load: &Load, condition: &str) {
     assert!((1.9..4.0).contains(&run.sending_s), "{}", run.sending_s);
     assert!(run.requests.ok > 0 && run.requests.balance().is_ok());
     let stderr = load.stderr();
-    let message = format!("--abort-if '{condition}' met: ");
+    let message = format!("abort-if '{condition}' met: ");
     assert!(stderr.contains(&message), "{stderr}");
     let again = folded(&load.directory.path().join("result"));
     assert_eq!(again.runs[0].ended, run.ended);

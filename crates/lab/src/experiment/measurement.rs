@@ -167,7 +167,7 @@ impl RunningExperiment<'_> {
             exits: Some(&exits),
             log: Some(&log),
             stop: self.runner.stop,
-            abort_if: &[],
+            abort_if: &self.runner.experiment.abort_if,
             request_log: None,
         };
         let listener = &mut *self.listener;

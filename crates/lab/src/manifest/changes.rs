@@ -256,6 +256,8 @@ impl Experiment {
             },
             prove: false,
             capacity: self.capacity.filter(|_| is_capacity),
+            // A search needs the figures of whole measurements.
+            abort_if: Vec::new(),
         })
     }
 }

@@ -4,6 +4,7 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use floodmark_diagnose::conditions::AbortCondition;
 use floodmark_plan::toml_file::{Located, TomlFile};
 use floodmark_plan::values::{Name, Number};
 use floodmark_plan::{FileError, LoadSpec, did_you_mean};
@@ -48,6 +49,11 @@ pub(super) struct ExperimentManifest {
     /// Adds at least one minute per process. Default: false.
     #[serde(default)]
     prove: bool,
+    /// Conditions that end a measurement early, such as ["errors > 20% for 5s"]. The remaining
+    /// attempts on the same server process are then skipped, and the experiment fails. Default:
+    /// none.
+    #[serde(rename = "abort-if", default)]
+    abort_if: Vec<Located<String>>,
     /// Crash rounds. Each trial then has these rounds instead of measurements. Default: none.
     crash: Option<Located<CrashSection>>,
     /// Search for the capacity of each server process: the highest rate at which it meets all
@@ -89,6 +95,8 @@ pub struct Experiment {
     pub prove: bool,
     /// Search for the capacity of each server process, instead of measurements.
     pub capacity: Option<CapacitySearchPlan>,
+    /// Conditions that end a measurement early.
+    pub abort_if: Vec<AbortCondition>,
 }
 
 impl Experiment {
@@ -169,6 +177,8 @@ impl Experiment {
             None => Ok(()),
         };
         let prove = ("prove", manifest.prove);
+        let abort_if = abort_conditions(&file, &manifest.abort_if, &trials)?;
+        let abort = ("abort-if", !abort_if.is_empty());
         let sweep = ("sweep", !sweeps.is_empty());
         let (ladder_key, claim) = (("ladder", ladder.is_some()), ("claim", !claims.is_empty()));
         let crash = manifest
@@ -177,7 +187,7 @@ impl Experiment {
         let crash = crash.transpose()?;
         if crash.is_some() {
             let several = ("place.processes", processes.is_some_and(|n| n > 1));
-            let keys = [prove, ladder_key, claim, several];
+            let keys = [prove, abort, ladder_key, claim, several];
             refuse("[crash], which measures no throughput", &keys)?;
         }
         let crash_key = ("[crash]", crash.is_some());
@@ -186,19 +196,20 @@ impl Experiment {
             .map(|section| capacity_search(&file, &section, &trials));
         let capacity = capacity.transpose()?;
         if capacity.is_some() {
-            refuse("[capacity]", &[prove, sweep, crash_key])?;
+            refuse("[capacity]", &[prove, abort, sweep, crash_key])?;
         }
         if manifest.gate.is_some() {
             let processes = ("place.processes", processes.is_some());
             let capacity = ("[capacity]", capacity.is_some());
             let keys = [
-                prove, sweep, ladder_key, claim, processes, crash_key, capacity,
+                prove, abort, sweep, ladder_key, claim, processes, crash_key, capacity,
             ];
             refuse("[gate]", &keys)?;
         }
         let gate = manifest.gate;
         let gate = gate.map(|section| gate_rules(&file, &section, &trials));
         Ok(Experiment {
+            abort_if,
             description: ExperimentDescription {
                 capacity: capacity.as_ref().map(|search| CapacityGoal {
                     objectives: search.objectives.iter().map(|o| o.text.clone()).collect(),
@@ -248,6 +259,33 @@ impl Experiment {
             did_you_mean(name, known.iter().map(String::as_str))
         ))
     }
+}
+
+/// Parses the conditions that end a measurement early.
+fn abort_conditions(
+    file: &TomlFile,
+    texts: &[Located<String>],
+    trials: &[Trial],
+) -> Result<Vec<AbortCondition>, FileError> {
+    let parse = |text: &Located<String>| {
+        let refuse = |what: String| file.error(&text.span(), format!("abort-if: {what}"));
+        let condition: AbortCondition = text.parse().map_err(|e| refuse(format!("{e}")))?;
+        if condition.condition.group.is_some() {
+            return Err(refuse(format!(
+                "'{}': trials have no mix; remove the part before the colon",
+                **text
+            )));
+        }
+        if let Some(trial) = trials.iter().find(|trial| trial.client.is_some()) {
+            return Err(refuse(format!(
+                "the external client of trial \"{}\" reports no figures while it runs; remove \
+                 `abort-if` or the trial's `client`",
+                trial.name
+            )));
+        }
+        Ok(condition)
+    };
+    texts.iter().map(parse).collect()
 }
 
 /// Returns the error message for a name that no trial has.

@@ -438,6 +438,32 @@ fn refuses_unknown_expected_causes_and_steps() {
 }
 
 #[test]
+fn reads_conditions_that_end_a_measurement() {
+    let reading = |text: &str| {
+        let head = "question = \"?\"\n";
+        let experiment = format!("{head}{text}\n[[trial]]\ncommand = \"x {{port}}\"\n");
+        Lab::new(SYSTEM, &experiment).read()
+    };
+    let experiment = reading("abort-if = [\"errors > 20% for 2s\", \"p99 > 1s\"]").unwrap();
+    let conditions = experiment.abort_if.iter().map(ToString::to_string);
+    assert!(conditions.eq(["errors > 20% for 2s", "p99 > 1s for 5s"]));
+    for (text, message) in [
+        (
+            "abort-if = [\"errors > 20\"]",
+            "e.toml:2: abort-if: in \"errors > 20\"",
+        ),
+        ("abort-if = [\"a: errors > 20%\"]", "trials have no mix"),
+        (
+            "abort-if = [\"errors > 20%\"]\n[capacity]\nslo = [\"p99 < 20ms\"]",
+            "`abort-if` conflicts with [capacity]",
+        ),
+    ] {
+        let error = reading(text).unwrap_err();
+        assert!(error.contains(message), "{error}");
+    }
+}
+
+#[test]
 fn keeps_the_length_of_a_burst() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("e.toml");

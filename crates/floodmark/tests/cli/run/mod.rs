@@ -7,6 +7,7 @@ use floodmark_record::Record;
 
 use crate::support::{alive, code, finish, floodmark, succeeds, text, valid};
 
+mod abort;
 mod beside;
 mod capacity;
 mod checks;
