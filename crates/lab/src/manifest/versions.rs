@@ -113,6 +113,7 @@ impl Experiment {
             trials,
             prove: false,
             capacity: None,
+            abort_if: Vec::new(),
         })
     }
 }
