@@ -256,7 +256,9 @@ pub(super) fn runner_up(
     {
         "measure again while no other program uses the CPUs".to_owned()
     } else if run.window.to_s - run.window.from_s < SHORTEST_FITTED_S {
-        format!("measure for longer: {}", asking::scaled(&run.plan, 4.0))
+        let longer = asking::longer(&run.plan);
+        let longer = longer.unwrap_or_else(|| asking::scaled(&run.plan, 4.0));
+        format!("measure for longer: {longer}")
     } else if classes[0] != classes[1] && !run.plan.is_open() && run.client.name.is_none() {
         "measure again with --prove".to_owned()
     } else {
