@@ -154,6 +154,10 @@ fn ranked(facts: &RunFacts<'_>) -> Findings {
         candidates.retain(|(cause, _)| causes::spec(*cause).shows_at_once);
     }
     findings.unseen.extend(facts.unseen_sources());
+    findings.candidates.sort_by(|(_, a), (_, b)| {
+        let nearer_to_limit = b.utilization.total_cmp(&a.utilization);
+        a.rank.cmp(&b.rank).then(nearer_to_limit)
+    });
     findings.candidates.retain(|(cause, candidate)| {
         let gain = gain::of(facts, causes::spec(*cause).gain, &candidate.path);
         let figure = proof::contradicting_figure(facts.run, *cause, gain.as_ref());
@@ -163,10 +167,6 @@ fn ranked(facts: &RunFacts<'_>) -> Findings {
         });
         findings.contradicted.extend(contradicted.clone());
         contradicted.is_none()
-    });
-    findings.candidates.sort_by(|(_, a), (_, b)| {
-        let nearer_to_limit = b.utilization.total_cmp(&a.utilization);
-        a.rank.cmp(&b.rank).then(nearer_to_limit)
     });
     findings
 }

@@ -260,6 +260,21 @@ fn a_thread_that_only_supervises_is_no_worker() {
 }
 
 #[test]
+fn a_supervising_thread_is_subtracted_once() {
+    let mut run = working_on(8.0);
+    let objects = [("timer", 7.0), ("events", 1.0), ("signal", 1.0)];
+    run.observations
+        .extend(blocked("gunicorn", &objects, 400.0));
+    let of = |what: &str, value| series("server threads", &format!("gunicorn {what}"), value);
+    run.observations.extend([of("at work", 8.0)]);
+    let verdict = is(&run, Cause::WorkerPool);
+    assert!(
+        verdict.summary.starts_with("all 8 worker threads"),
+        "{verdict:#?}"
+    );
+}
+
+#[test]
 fn finds_a_pool_by_the_servers_setting() {
     let mut run = working_on(8.0);
     run.observations.extend(thread_group(

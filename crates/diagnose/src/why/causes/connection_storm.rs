@@ -26,17 +26,18 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     if run.plan.connection_use != ConnectionUse::Kept {
         return None;
     }
-    let opened = run.connections.opened as f64;
+    // Connections that replace closed ones are no storm.
+    let opened = run.connections.peak.unwrap_or(run.connections.opened);
     // Little's law, for requests that do not wait for a connection.
     let needed = facts.ok_per_s * run.service_time_us.p50? / 1e6;
     // Most requests of a load that opens connections slowly may use the existing connections.
     let slow_us = run.connect_time_us.p99?.min(run.blocked_us.p99?);
     let figure = format!(
-        "connections.opened: {}; a typical request ({} of service time) needs {needed:.1} at once",
-        show_count(run.connections.opened),
+        "connections.peak: {}; a typical request ({} of service time) needs {needed:.1} at once",
+        show_count(opened),
         show_us(run.service_time_us.p50)
     );
-    let is_storm = NOTICEABLE * opened >= needed && opened > FEW_CONNECTIONS;
+    let is_storm = NOTICEABLE * opened as f64 >= needed && opened as f64 > FEW_CONNECTIONS;
     if !is_storm || slow_us / 1e6 < LONG_WAIT_S {
         return ruled_out(figure);
     }
@@ -51,7 +52,7 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
         format!(
             "the load opened {} but needs about {:.0}: new connections overload the server's accept \
              queue, and requests wait for them (p99 of the wait for a connection: {})",
-            plural(run.connections.opened, "connection"),
+            plural(opened, "connection"),
             needed.ceil(),
             show_us(run.blocked_us.p99)
         ),

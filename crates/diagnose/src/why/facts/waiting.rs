@@ -133,7 +133,9 @@ impl ThreadGroupFacts {
     /// Returns the number of workers, except those that stay inactive while they wait for an event,
     /// such as a thread for administration.
     pub fn pool_threads(&self) -> f64 {
-        self.workers() - self.inactive_on(WaitKind::Events)
+        let supervising = self.threads - self.workers();
+        let others = (self.inactive() - supervising).max(0.0);
+        self.workers() - others.min(self.blocked_on_kind(WaitKind::Events))
     }
 
     /// Returns the number of threads that are less than a fifth as active as the busiest thread.
@@ -175,7 +177,7 @@ impl ThreadGroupFacts {
 
     /// Returns the number of threads that are waiting for files, and the path of the file that most
     /// of them are waiting for. Returns `None` unless these are at least a tenth of the threads, or
-    /// most of the threads that wait for anything.
+    /// most of the threads that wait for anything and at least a fiftieth of the threads.
     pub fn on_files(&self) -> Option<(f64, &str)> {
         fn path(object: &WaitObject) -> Option<&str> {
             match object {
@@ -186,8 +188,9 @@ impl ThreadGroupFacts {
             }
         }
         let all = self.blocked_on(|object| path(object).is_some());
-        let least = NOTICEABLE * self.threads;
-        let is_main = all >= least.min(MOST * self.blocked_on(|_| true));
+        let is_most = all >= MOST * self.blocked_on(|_| true);
+        let least = if is_most { RARE } else { NOTICEABLE };
+        let is_main = all >= least * self.threads;
         let most = self.blocked.iter().find_map(|(object, _)| path(object));
         most.filter(|_| is_main).map(|path| (all, path))
     }
