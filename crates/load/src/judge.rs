@@ -387,6 +387,7 @@ mod tests {
             (&["contains:paid", "contains:items"], Outcome::Ok),
             (&["contains:paid", "contains:open"], Outcome::Wrong),
             (&["regex:\"id\": \\d+,", "regex:paid|open"], Outcome::Ok),
+            (&["regex:(?i)PAID"], Outcome::Ok),
             (&["regex:^paid$", "contains:paid"], Outcome::Wrong),
         ] {
             let judge = judge(expect);
