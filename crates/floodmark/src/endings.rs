@@ -63,7 +63,7 @@ pub fn server_fault(run: &Run) -> Option<Ending> {
             Some(why) => fault(why.to_string()),
             None => fault(format!("the response is not HTTP/1.1; check {location}")),
         },
-        EndReason::Completed
+        EndReason::Completed | EndReason::RowsUsedUp
             if responses == 0 && (run.requests.intended > 0 || !run.errors.is_empty()) =>
         {
             if let Some(why) = response_fault(run) {
@@ -125,8 +125,12 @@ pub fn strict_run_fault(run: &Run) -> Option<(CaseOutcome, String)> {
 }
 
 /// Returns an [`Ending`] if the client was the bottleneck or the run was unsteady, both of which
-/// `--strict` forbids. The message of the [`Ending`] includes `what`.
+/// `--strict` forbids. The message of the [`Ending`] includes `what`. For an aborted run,
+/// [`aborted`] returns the ending instead.
 pub fn bound(run: &Run, what: impl FnOnce() -> String) -> Option<Ending> {
+    if run.ended.abort.is_some() {
+        return None;
+    }
     let problem = match run.validity.status {
         Status::Unsteady => "the run was unsteady",
         Status::Bound => "the client was the bottleneck",
@@ -187,13 +191,14 @@ pub fn failed_threshold(thresholds: &[Threshold]) -> Option<Ending> {
 }
 
 /// Returns an [`Ending`] if the run is invalid. Its message includes `what`. If only the responses
-/// make the run invalid, the exit code is that of a failed check.
+/// make the run invalid, the exit code is that of a failed check. For an aborted run, [`aborted`]
+/// returns the ending instead.
 pub fn invalid(run: &Run, what: impl FnOnce() -> String) -> Option<Ending> {
     let exit = if is_only_not_ok(run) {
         Exit::Check
     } else {
         Exit::Invalid
     };
-    let is_invalid = run.validity.status == Status::Invalid;
+    let is_invalid = run.validity.status == Status::Invalid && run.ended.abort.is_none();
     is_invalid.then(|| Ending::new(exit, format!("the result is invalid: {}", what())))
 }

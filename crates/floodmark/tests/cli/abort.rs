@@ -4,7 +4,7 @@ use floodmark_record::events::EndReason;
 use floodmark_truth::Scenario;
 use floodmark_truth::scenario::{FaultShare, ResponseFault, Service, ServiceChange};
 
-use crate::support::{Load, folded, load, truth};
+use crate::support::{Load, folded, judging, load, start_load_as, truth};
 
 /// Checks that a condition ended a load of 60 s after two seconds, and that the record says so.
 fn is_aborted(load: &Load, condition: &str) {
@@ -14,9 +14,9 @@ fn is_aborted(load: &Load, condition: &str) {
     let abort = run.ended.abort.as_ref().unwrap();
     assert_eq!(abort.condition, condition);
     assert!((1.9..4.0).contains(&run.sending_s), "{}", run.sending_s);
-    assert!(run.requests.ok > 0 && run.requests.balance().is_ok());
+    assert!(run.requests.balance().is_ok());
     let stderr = load.stderr();
-    let message = format!("abort-if '{condition}' met: ");
+    let message = format!("floodmark: abort-if '{condition}' met: ");
     assert!(stderr.contains(&message), "{stderr}");
     let again = folded(&load.directory.path().join("result"));
     assert_eq!(again.runs[0].ended, run.ended);
@@ -63,4 +63,20 @@ fn ends_a_load_whose_response_times_exceed_a_limit() {
     // A request before the load would start the server's clock too early.
     let arguments = ["-d", "60s", "-c", "2", "--anyway", "--abort-if", condition];
     is_aborted(&load(&url, &arguments), condition);
+}
+
+#[test]
+fn an_aborted_load_without_ok_responses_has_the_exit_code_of_a_condition() {
+    for (fault, condition) in [
+        (ResponseFault::Status { code: 500 }, "errors > 20% for 2s"),
+        (ResponseFault::NoResponse, "throughput < 10/s for 2s"),
+    ] {
+        let scenario = Scenario {
+            faults: vec![FaultShare { share: 1.0, fault }],
+            ..Scenario::default()
+        };
+        let (_server, url) = truth(scenario);
+        let arguments = ["-d", "60s", "-c", "2", "--anyway", "--abort-if", condition];
+        is_aborted(&start_load_as(&url, &arguments, judging).end(), condition);
+    }
 }
