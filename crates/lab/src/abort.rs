@@ -21,7 +21,7 @@ pub(crate) struct AbortMonitor<'a> {
     window_ns: Option<u64>,
     /// Number of requests after which the sending window ends, if any.
     requests: Option<u64>,
-    /// Number of requests that were due so far.
+    /// Number of requests due so far.
     intended: u64,
 }
 
@@ -85,8 +85,8 @@ impl<'a> AbortMonitor<'a> {
         }
     }
 
-    /// Adds a second. Returns the first condition that has held for as long as it must. While the
-    /// load only waits for its last responses, conditions are not evaluated.
+    /// Adds a second. Returns the first condition that has held for its required time. Once the
+    /// sending window has ended, conditions are not evaluated, because nothing is left to end.
     pub(crate) fn take(&mut self, row: &SecondRow) -> Option<Abort> {
         let length_ns = row.to_ns - row.from_ns;
         if row.phase != Phase::Measure {
@@ -94,7 +94,7 @@ impl<'a> AbortMonitor<'a> {
         }
         self.intended += row.counts.intended;
         let has_sent_all = self.requests.is_some_and(|n| self.intended >= n)
-            || self.window_ns.is_some_and(|end| row.to_ns > end);
+            || self.window_ns.is_some_and(|end| row.to_ns >= end);
         if has_sent_all || length_ns < MIN_ROW_NS {
             return None;
         }
@@ -193,6 +193,24 @@ mod tests {
         assert_eq!(fires("errors > 20% for 1s", &[0, 21, 20]), [2]);
         assert_eq!(fires("errors > 20%", &[50; 4]), [0; 0]);
         assert_eq!(fires("throughput < 10/s for 2s", &[0, 95, 100, 0]), [3]);
+    }
+
+    #[test]
+    fn the_last_second_of_the_window_meets_no_condition() {
+        let conditions = ["throughput < 200/s for 2s".parse().unwrap()];
+        let address: std::net::SocketAddr = "127.0.0.1:1".parse().unwrap();
+        let plan = |seconds| Plan {
+            model: Model::Closed {
+                length: Length::seconds(seconds),
+            },
+            ..Plan::of(address.into())
+        };
+        for (seconds, fires) in [(2.0, false), (3.0, true)] {
+            let mut monitor = AbortMonitor::new(&conditions, &plan(seconds));
+            let rows = [second(0, 100, 0), second(1, 100, 0)];
+            let fired = rows.iter().any(|row| monitor.take(row).is_some());
+            assert_eq!(fired, fires, "{seconds}");
+        }
     }
 
     #[test]
