@@ -213,16 +213,18 @@ fn syn_retransmits(run: &Run) -> Option<String> {
     ))
 }
 
-/// Reports requests that are missing in the request log.
+/// Reports requests that are missing in the request log because writing was too slow. A write error
+/// is reported as an error.
 fn dropped_from_log(run: &Run) -> Option<String> {
-    let log = run.request_log.as_ref().filter(|log| log.dropped > 0)?;
+    let log = run.request_log.as_ref();
+    let log = log.filter(|log| log.dropped > 0 && log.error.is_none())?;
     let (dropped, all) = (
         show_count(log.dropped),
         show_count(log.logged + log.dropped),
     );
     Some(format!(
-        "{}: {dropped} of {all} requests are missing, because they ended faster than they could be \
-         written; write fewer with --request-log-sample",
+        "{}: {dropped} of {all} requests were not logged, because writing was too slow; log fewer with \
+         --request-log-sample",
         log.file
     ))
 }

@@ -6,9 +6,9 @@
 //!             ◄── empty block ──
 //! ```
 //!
-//! Each load thread has [`BLOCKS`] blocks of [`BLOCK`] requests, which take 3 MiB, and allocates no
-//! memory under load. If the writer has not returned a block in time, requests are dropped and
-//! counted.
+//! Each load thread has [`BLOCKS`] blocks of [`BLOCK`] requests (3 MiB in total), and does not
+//! allocate memory under load. If the writer has not returned a block in time, requests are dropped
+//! and counted.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -233,7 +233,7 @@ impl RequestLogWriter<'_> {
             file: self.input.file.display().to_string(),
             ..RequestLogEnd::default()
         };
-        let mut file = open(&self.input.file)
+        let mut file = LogFile::open(&self.input.file)
             .map_err(|error| end.error = Some(error.to_string()))
             .ok();
         let mut lines = Vec::new();
@@ -243,7 +243,7 @@ impl RequestLogWriter<'_> {
                 self.push_line(&mut lines, block.thread, request);
             }
             let count = block.requests.len() as u64;
-            let written = file.as_mut().map(|file| file.write_all(&lines));
+            let written = file.as_mut().map(|file| file.append(&lines));
             end.dropped += block.dropped;
             match written {
                 Some(Ok(())) => end.logged += count,
@@ -295,7 +295,56 @@ impl RequestLogWriter<'_> {
     }
 }
 
-/// Opens the file, to which earlier attempts may have written.
-fn open(path: &Path) -> io::Result<File> {
-    File::options().create(true).append(true).open(path)
+/// The file of the log.
+struct LogFile {
+    file: File,
+    /// Length of the complete blocks, in bytes.
+    length: u64,
+}
+
+impl LogFile {
+    /// Opens the file, to which earlier attempts may have written.
+    fn open(path: &Path) -> io::Result<Self> {
+        let file = File::options().create(true).append(true).open(path)?;
+        let length = file.metadata()?.len();
+        Ok(LogFile { file, length })
+    }
+
+    /// Appends a block. If this fails, removes the part that was written.
+    fn append(&mut self, lines: &[u8]) -> io::Result<()> {
+        let written = self.file.write_all(lines);
+        match written {
+            Ok(()) => self.length += lines.len() as u64,
+            // If this fails too, the last line is incomplete.
+            Err(_) => drop(self.file.set_len(self.length)),
+        }
+        written
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_error_counts_the_requests_that_were_not_logged() {
+        let plan = crate::testing::closed_plan(1, 1);
+        let input = RequestLogInput {
+            file: "/dev/full".into(),
+            share: 1.0,
+            attempt: 1,
+        };
+        let (mut logs, writer) = request_logs(&input, &plan, 1);
+        let mut log = logs.remove(0);
+        log.begin(Phase::Measure, 1);
+        let connection = ConnectionSlot::default();
+        for done in 2..12 {
+            let outcome = LoggedOutcome::ConnectFailed;
+            log.add(&connection, 0, done, 0, outcome);
+        }
+        log.finish();
+        let end = writer.run();
+        assert_eq!((end.logged, end.dropped), (0, 10));
+        assert!(end.error.unwrap().contains("No space left"));
+    }
 }

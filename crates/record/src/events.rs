@@ -350,8 +350,8 @@ pub struct RequestLogEnd {
     pub file: String,
     /// Number of requests in the file.
     pub logged: u64,
-    /// Number of requests that are missing because they could not be written, or not as fast as
-    /// they ended. Requests that are not in the sample do not count.
+    /// Number of sampled requests that were not written, because of an error or because writing was
+    /// too slow.
     pub dropped: u64,
     /// Why the file could not be written; null if it could.
     pub error: Option<String>,

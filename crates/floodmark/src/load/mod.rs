@@ -12,7 +12,7 @@ use floodmark_record::Record;
 use floodmark_record::events::EndReason;
 use floodmark_record::plan::Mix;
 use floodmark_record::run::Run;
-use floodmark_record::units::show_s;
+use floodmark_record::units::{plural, show_s};
 use floodmark_report::Style;
 use floodmark_report::junit::RunFault;
 use floodmark_report::terminal::{self, Extent};
@@ -203,8 +203,9 @@ fn unwritten_log(run: &Run) -> Option<Ending> {
     let log = run.request_log.as_ref()?;
     let error = log.error.as_ref()?;
     Some(Ending::internal(format!(
-        "{REQUEST_LOG} {}: {error}; free up disk space or choose another file",
-        log.file
+        "{REQUEST_LOG} {}: {error}; {} not logged; free up disk space or choose another file",
+        log.file,
+        plural(log.dropped, "request")
     )))
 }
 
