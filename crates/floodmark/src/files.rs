@@ -51,17 +51,30 @@ impl Files {
                 // Opening a pipe or a device can have side effects.
                 continue;
             }
-            if let Some((other, _)) = named[..i].iter().find(|(_, other)| *other == path) {
-                return Err(Ending::usage(format!(
-                    "{flag} {}: {other} names the same file; use different files",
-                    path.display()
-                )));
-            }
+            check_different(flag, path, named[..i].iter().copied())?;
             if !is_stdout(path) {
                 check_writable(flag, path)?;
             }
         }
         self.ci.check_summary()
+    }
+
+    /// Checks before a run that a file to which load processes append is a writable file. A load
+    /// process cannot write to the stdout or to the pipes of this process.
+    ///
+    /// # Errors
+    /// Fails if the file is not writable, not a regular file, or also an output file, or if its path
+    /// is not UTF-8.
+    pub fn check_appendable(&self, flag: &str, path: &Path) -> Result<(), Ending> {
+        let refuse = |what: &str| Err(Ending::usage(format!("{flag} {}: {what}", path.display())));
+        if is_stdout(path) || is_device(path) {
+            return refuse("stdout, pipes and devices are not supported; name a regular file");
+        }
+        if path.to_str().is_none() {
+            return refuse("the path is not UTF-8; choose another path");
+        }
+        check_different(flag, path, self.named())?;
+        check_writable(flag, path)
     }
 
     /// Checks that no output file overwrites a file from which the record is read (`sources`).
@@ -194,11 +207,29 @@ fn no_runs(flag: &str) -> Ending {
     ))
 }
 
+/// Checks that no other flag (`others`) names the same file.
+///
+/// # Errors
+/// Fails if another flag names the same file.
+fn check_different<'a>(
+    flag: &str,
+    path: &Path,
+    mut others: impl Iterator<Item = (&'static str, &'a Path)>,
+) -> Result<(), Ending> {
+    let same = others.find(|(_, other)| *other == path);
+    same.map_or(Ok(()), |(other, _)| {
+        Err(Ending::usage(format!(
+            "{flag} {}: {other} names the same file; use different files",
+            path.display()
+        )))
+    })
+}
+
 /// Checks that a file is writable, without leaving a new file behind.
 ///
 /// # Errors
 /// Fails if the file is not writable.
-pub fn check_writable(flag: &str, path: &Path) -> Result<(), Ending> {
+fn check_writable(flag: &str, path: &Path) -> Result<(), Ending> {
     let is_new = !path.exists();
     let opened = fs::File::options().create(true).append(true).open(path);
     if opened.is_ok() && is_new {

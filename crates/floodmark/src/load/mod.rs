@@ -42,7 +42,10 @@ pub fn run(args: &LoadArgs) -> Result<(), Ending> {
         return demo::run(args, open_files, &stop);
     };
     if let Some(path) = &args.request_log {
-        files::check_writable(REQUEST_LOG, path)?;
+        args.shared
+            .output
+            .files
+            .check_appendable(REQUEST_LOG, path)?;
     }
     if let Some(manifest) = args.shared.check()? {
         return out::print(&manifest);

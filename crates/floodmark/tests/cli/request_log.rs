@@ -7,7 +7,7 @@ use floodmark_record::Counts;
 use floodmark_truth::Scenario;
 use floodmark_truth::scenario::{FaultShare, ResponseFault};
 
-use crate::support::{Load, load, truth};
+use crate::support::{Load, code, limit_file_size, load, run, start_load_as, text, truth};
 
 /// A load with a log, and the values in the log's lines.
 fn logged(url: &str, arguments: &[&str]) -> (Load, Vec<Vec<String>>) {
@@ -121,4 +121,47 @@ fn a_sample_depends_on_the_seed_only() {
     assert!((200..400).contains(&one.len()), "{}", one.len());
     assert_eq!(one, numbers("2", "1"));
     assert_ne!(one, numbers("1", "2"));
+}
+
+#[test]
+fn rejects_a_file_that_load_processes_cannot_append_to() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str| directory.path().join(name).display().to_string();
+    let same = file("same.csv");
+    for (log, arguments, words) in [
+        ("-", &[][..], "--request-log -: stdout, pipes and devices"),
+        ("/dev/null", &[], "stdout, pipes and devices"),
+        (&same, &["--csv", &same], "--csv names the same file"),
+        (&file("none/x.csv"), &[], "No such file"),
+    ] {
+        let load = ["load", "http://127.0.0.1:1/", "--request-log", log];
+        let output = run(&[&load, arguments].concat());
+        let printed = text(&output.stderr);
+        assert_eq!(code(&output), 2, "{printed}");
+        assert!(printed.contains(words), "{printed}");
+    }
+    assert!(!directory.path().join("same.csv").exists());
+}
+
+#[test]
+fn a_full_disk_leaves_whole_lines_and_is_reported_once() {
+    let (_server, url) = truth(Scenario::default());
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("requests.csv");
+    let path = file.to_str().unwrap();
+    let arguments = ["-n", "8000", "-t", "1", "--anyway", "--request-log", path];
+    let load = start_load_as(&url, &arguments, |command| {
+        limit_file_size(command, 400_000)
+    })
+    .end();
+    load.ends_with(5);
+    let end = load.run().request_log.as_ref().unwrap();
+    assert_eq!(end.logged + end.dropped, 8000);
+    let log = fs::read_to_string(&file).unwrap();
+    assert_eq!(log.lines().count() as u64, end.logged + 1);
+    assert!(end.logged > 0 && log.ends_with('\n'), "{}", end.logged);
+    let stderr = load.stderr();
+    let missing = stderr.matches("not logged").count();
+    assert_eq!(missing, 1, "{stderr}");
+    assert!(stderr.contains("File too large"), "{stderr}");
 }

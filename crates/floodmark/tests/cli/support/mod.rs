@@ -149,19 +149,32 @@ pub fn start_load(url: &str, arguments: &[&str]) -> RunningLoad {
 
 /// Sets limits on open files for a command.
 pub fn limited(command: &mut Command, soft: u64, hard: u64) {
+    set_limit(command, libc::RLIMIT_NOFILE, soft, hard);
+}
+
+/// Limits the size of each file that a command writes, in bytes. Writes above the limit fail.
+pub fn limit_file_size(command: &mut Command, bytes: u64) {
+    set_limit(command, libc::RLIMIT_FSIZE, bytes, bytes);
+}
+
+fn set_limit(command: &mut Command, resource: libc::__rlimit_resource_t, soft: u64, hard: u64) {
     let limit = libc::rlimit {
         rlim_cur: soft,
         rlim_max: hard,
     };
     let set = move || {
-        // SAFETY: the closure makes one system call between fork and exec. The call's pointer
-        // refers to memory that the closure owns.
-        match unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) } {
+        // SAFETY: the closure makes two system calls between fork and exec. The pointer refers to
+        // memory that the closure owns. Without SIGXFSZ, a write above a file's limit fails.
+        let result = unsafe {
+            libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
+            libc::setrlimit(resource, &raw const limit)
+        };
+        match result {
             0 => Ok(()),
             _ => Err(std::io::Error::last_os_error()),
         }
     };
-    // SAFETY: the closure only makes a system call.
+    // SAFETY: the closure only makes system calls.
     unsafe { command.pre_exec(set) };
 }
 
