@@ -289,6 +289,7 @@ impl<B: IoBackend> LoadThread<B> {
         let unused_rows = job
             .last_row
             .map(|last| (last + 1).saturating_sub(first_number));
+        let is_open = job.schedule.is_some();
         let mut lacks_rows = false;
         if !shared.stop.is_set() {
             let arrivals = match job.schedule {
@@ -339,7 +340,8 @@ impl<B: IoBackend> LoadThread<B> {
             let is_past_window = window.is_none_or(|end| now >= end);
             let over = is_past_window || self.core.has_used_quota() || lacks_rows;
             if over && self.core.finished() {
-                let used_up = lacks_rows && window.is_none_or(|end| now < end);
+                // In the closed model, a duration can end the load before the rows are used.
+                let used_up = lacks_rows && (is_open || window.is_none_or(|end| now < end));
                 let reason = match self.core.completed() {
                     EndReason::Completed if used_up => EndReason::RowsUsedUp,
                     reason => reason,

@@ -195,7 +195,8 @@ pub enum EndReason {
     Interrupted,
     /// The run met an `--abort-if` condition.
     Aborted,
-    /// Every row of a feed with unique rows was used.
+    /// A feed with unique rows has fewer rows than the load needed. If some load threads are faster
+    /// than others, rows can remain unused.
     RowsUsedUp,
     /// No connection could be opened for several seconds.
     ServerGone,

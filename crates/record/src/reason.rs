@@ -12,6 +12,9 @@ use crate::units::{percent, plural, show_count, show_s};
 /// Fix for a server that stopped responding.
 pub const FIX_STOPPED: &str = "check the server's log, restart the server and repeat";
 
+/// States that a load needed more rows than a feed with unique rows has.
+pub const TOO_FEW_ROWS: &str = "a feed with take = \"unique\" has too few rows";
+
 /// Error name for a compressed response body whose content an expectation or a check needs.
 pub const COMPRESSED_BODY: &str = "compressed_body";
 

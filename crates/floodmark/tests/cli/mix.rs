@@ -174,7 +174,7 @@ fn a_load_ends_when_all_unique_rows_are_used() {
         let run = load.run();
         assert_eq!(run.ended.reason, EndReason::RowsUsedUp, "{arguments:?}");
         assert!(
-            load.stderr().contains("all rows of a feed"),
+            load.stderr().contains("has too few rows"),
             "{}",
             load.stderr()
         );

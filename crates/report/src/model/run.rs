@@ -4,6 +4,7 @@
 use floodmark_record::Record;
 use floodmark_record::events::EndReason;
 use floodmark_record::plan::{ConnectionUse, Plan};
+use floodmark_record::reason::TOO_FEW_ROWS;
 use floodmark_record::run::{
     CheckResult, GroupFigures, Run, Saturation, Status, SteadyClass, StepFigures,
 };
@@ -48,7 +49,7 @@ pub(crate) fn ended(run: &Run) -> Option<TextLine> {
         EndReason::Completed if gone.is_none() => return None,
         EndReason::Interrupted => "interrupted",
         EndReason::Aborted => "aborted",
-        EndReason::RowsUsedUp => "all rows of a feed with take = \"unique\" were used",
+        EndReason::RowsUsedUp => TOO_FEW_ROWS,
         EndReason::ClientFailed => "the client failed",
         EndReason::NotHttp => "the server does not speak HTTP/1.1",
         EndReason::ServerGone if gone == Some(0.0) => "the server never responded",
