@@ -47,7 +47,7 @@ impl ColumnUse {
             Some("does not start with \"/\", but a path starts with it")
         } else if self.raw_in_path && !value.iter().all(u8::is_ascii_graphic) {
             Some(
-                "contains a character that a path cannot contain; percent-encode it, or write {name} instead of {raw:name}",
+                "contains a character that is invalid in a path; percent-encode it, or use {name} instead of {raw:name}",
             )
         } else if self.in_header && value.iter().any(|byte| matches!(byte, 0 | b'\r' | b'\n')) {
             Some("contains a line break or a null byte, which a header cannot contain")
@@ -76,10 +76,21 @@ pub(crate) fn read(
     };
     let in_header = |what: String| FileError::on_line(path, first_line, what);
     let mut names: Vec<String> = Vec::new();
-    for name in &cells {
+    for (name, column) in cells.iter().zip(1..) {
         let name = String::from_utf8(name.clone());
         let name =
             name.map_err(|_| in_header("a column name is not UTF-8; rename it".to_owned()))?;
+        if name.trim().is_empty() {
+            return Err(in_header(format!(
+                "column {column} has no name; name it, or remove the column"
+            )));
+        }
+        if name.contains(|c: char| "{}\"".contains(c) || c.is_control()) {
+            return Err(in_header(format!(
+                "column {column}: a name cannot contain braces, double quotes or control characters; \
+                 rename it"
+            )));
+        }
         if names.contains(&name) {
             return Err(in_header(format!(
                 "column \"{name}\" occurs twice; rename one"
@@ -90,7 +101,7 @@ pub(crate) fn read(
             || name.starts_with("raw:")
         {
             return Err(in_header(format!(
-                "\"{name}\" is a template; rename the column"
+                "column \"{name}\" has the name of a template; rename it"
             )));
         }
         names.push(name);
@@ -120,8 +131,8 @@ pub(crate) fn read(
         if cells.len() != names.len() {
             let (found, expected) = (plural(cells.len() as u64, "value"), names.len());
             let what = format!(
-                "{found}, but the first line names {expected} columns; add or remove values, or put \
-                 values that contain a comma in double quotes"
+                "{found} for {expected} columns; add or remove values, or put values that contain \
+                 commas in double quotes"
             );
             return Err(FileError::on_line(path, line, what));
         }
@@ -145,7 +156,7 @@ pub(crate) fn read(
         rows += 1;
     }
     if rows == 0 {
-        let what = "the file has no rows after the names of the columns; add some";
+        let what = "the file has no rows after the column names; add at least one";
         return Err(FileError::in_file(path, what));
     }
     Ok(Feed {
@@ -163,7 +174,7 @@ pub(crate) fn read(
 
 /// Appends a value in the form of [`Feed::values`].
 fn push(values: &mut Vec<u8>, value: &[u8]) {
-    // A value is not longer than its file, which has at most 64 MiB, even if it is percent-encoded.
+    // The file has at most 64 MiB, so even a percent-encoded value has at most 192 MiB.
     values.extend_from_slice(&(value.len() as u32).to_le_bytes());
     values.extend_from_slice(value);
 }
@@ -228,7 +239,7 @@ impl<'a> Csv<'a> {
                     return Ok(Some(first_line));
                 }
                 _ => {
-                    let what = "text follows a quoted value; double the quotes within it";
+                    let what = "text after a closing quote; write a quote in a value as \"\"";
                     return Err((self.line, what));
                 }
             }
@@ -331,15 +342,25 @@ mod tests {
             ("\u{feff}\n", BODY, "f.csv: the file is empty"),
             ("a,b\n", BODY, "f.csv: the file has no rows"),
             ("a,a\n1,2", BODY, "f.csv:1: column \"a\" occurs twice"),
-            ("a,seq\n1,2", BODY, "f.csv:1: \"seq\" is a template"),
+            ("a,b,\n1,2,", BODY, "f.csv:1: column 3 has no name; name it"),
             (
-                "a,b\n1,2\n\n3",
+                "a,{b}\n1,2",
                 BODY,
-                "f.csv:4: 1 value, but the first line names 2",
+                "f.csv:1: column 2: a name cannot contain",
             ),
-            ("a,b\n\"1\n2\",3\n4\n", BODY, "f.csv:4: 1 value,"),
+            (
+                "a,seq\n1,2",
+                BODY,
+                "f.csv:1: column \"seq\" has the name of a template",
+            ),
+            ("a,b\n1,2\n\n3", BODY, "f.csv:4: 1 value for 2 columns"),
+            ("a,b\n\"1\n2\",3\n4\n", BODY, "f.csv:4: 1 value for"),
             ("a,b\n\"1,2\n", BODY, "f.csv:2: a quoted value does not end"),
-            ("a,b\n\"1\"2,3\n", BODY, "f.csv:2: text follows"),
+            (
+                "a,b\n\"1\"2,3\n",
+                BODY,
+                "f.csv:2: text after a closing quote",
+            ),
             (
                 "a,b\n1,2\n",
                 ColumnUse::default(),

@@ -231,7 +231,7 @@ fn names_the_place_of_an_invalid_data_file() {
     for (csv, words) in [
         (
             &b"user,team,page\n1,2\n"[..],
-            "users.csv:2: 2 values, but the first line names 3",
+            "users.csv:2: 2 values for 3 columns",
         ),
         (
             b"user,team,page\n1,\"2\n\",/\n",
