@@ -157,7 +157,8 @@ fn read_feeds(
         let directory = file.path().parent().unwrap_or(Path::new(""));
         let path = directory.join(name.as_str());
         let take = entry.take.unwrap_or_default();
-        let feed = feed::read(&path, take, |column| column_use(column, requests))?;
+        let feed = feed::read(&path, take, |column| column_use(column, requests))
+            .map_err(|error| file.error(&name.span(), format!("file {error}")))?;
         for column in &feed.columns {
             let is_same = |other: &FeedColumn| other.name == column.name;
             if let Some(other) = feeds.iter().find(|feed| feed.columns.iter().any(is_same)) {

@@ -245,6 +245,7 @@ fn names_the_place_of_an_invalid_data_file() {
     ] {
         let printed = refused(&mix, csv);
         assert!(printed.contains(words), "{printed}");
+        assert!(printed.contains("mix.toml:3: file /"), "{printed}");
     }
     for (change, words) in [
         (("users.csv", "none.csv"), "none.csv: No such file"),
