@@ -32,6 +32,9 @@ pub const MAX_CYCLE: u64 = 10_000;
 /// Maximum length of a request's name, in characters. The limit keeps tables narrow.
 const MAX_NAME: usize = 20;
 
+/// Maximum size of the values of all feeds, in bytes.
+const MAX_FEED_VALUES: u64 = 128 << 20;
+
 /// Maximum weight of a request.
 const MAX_WEIGHT: u32 = 1_000_000;
 
@@ -149,6 +152,7 @@ fn read_feeds(
     requests: &[MixRequest],
 ) -> Result<Vec<Feed>, FileError> {
     let mut feeds: Vec<Feed> = Vec::new();
+    let mut values = 0;
     for entry in entries {
         let Some(name) = &entry.file else {
             let what = "a feed has no file; write file = \"users.csv\"";
@@ -168,6 +172,14 @@ fn read_feeds(
                 );
                 return Err(file.error(&name.span(), what));
             }
+        }
+        values += feed.values.len();
+        if values > MAX_FEED_VALUES {
+            let what = format!(
+                "file: the values of all feeds take more than {} MiB; remove rows, or use fewer columns",
+                MAX_FEED_VALUES >> 20
+            );
+            return Err(file.error(&name.span(), what));
         }
         feeds.push(feed);
     }
