@@ -85,6 +85,11 @@ pub enum InvalidRequest {
         "path {0:?} contains a brace that is not part of a template; write {{seq}}, {{rand:1-1000}}, {{uuid}} or the name of a column of a [[feed]], or encode the brace as %7B or %7D"
     )]
     Brace(String),
+    /// A `Connection` header has templates. It decides whether a connection is kept.
+    #[error(
+        "header \"Connection\" does not support templates; remove the header, and use --fresh to close each connection after one response"
+    )]
+    VaryingConnection,
     /// The plan comes from a record, which contains only the hash of the body.
     #[error("the record does not contain the body; measure again with the original file")]
     MissingBody,
@@ -278,8 +283,8 @@ impl RequestText<'_> {
 
     /// Builds the head of a request, in two parts. Without a `length`, the body's length is between
     /// the parts.
-    /// The text is checked before its templates are rendered, because rendered values are valid in
-    /// every position.
+    /// The text is checked before its templates are rendered. Rendered values are valid where
+    /// templates are allowed: a feed has been checked for its uses in paths and headers.
     fn head(
         &self,
         close: bool,
@@ -288,6 +293,16 @@ impl RequestText<'_> {
     ) -> Result<[Vec<u8>; 2], (RequestPart, InvalidRequest)> {
         let headers = self.target.authorize(&self.of.request.headers);
         let headers = headers.ok_or((RequestPart::Headers, InvalidRequest::MissingCredentials))?;
+        for (name, value) in headers.iter() {
+            let is_connection = self.of.templates && name.eq_ignore_ascii_case("Connection");
+            if is_connection
+                && self
+                    .template(value.as_bytes(), RequestPart::Headers)?
+                    .varies()
+            {
+                return Err((RequestPart::Headers, InvalidRequest::VaryingConnection));
+            }
+        }
         // Values at the start of a path have the leading slash.
         let starts_with_value = self.of.templates && self.of.path.starts_with("{raw:");
         let path = if starts_with_value {

@@ -193,6 +193,13 @@ fn fills_in_values_of_feeds() {
         literal_template(b"{id} {other}", &[feed.clone()]),
         Some("{other}")
     );
+    let mut closing = plan.clone();
+    let mix = closing.mix.as_mut().unwrap();
+    mix.requests[0].request.headers = vec![("connection".to_owned(), "{id}".to_owned())];
+    assert_eq!(
+        requests(&closing).unwrap_err().fault,
+        InvalidRequest::VaryingConnection
+    );
     feed.values = floodmark_record::body::RequestBody::default();
     plan.mix.as_mut().unwrap().feeds = vec![feed];
     let error = requests(&plan).unwrap_err().to_string();
