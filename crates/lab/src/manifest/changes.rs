@@ -201,7 +201,7 @@ impl Experiment {
     ///
     /// # Errors
     /// Fails in any of these cases:
-    /// - The experiment has crash rounds.
+    /// - The experiment has crash rounds or `abort-if`.
     /// - The goal is the capacity, but the experiment has no objectives.
     /// - No trial or several trials match the request.
     /// - The knobs do not exist or cannot be tuned.
@@ -215,6 +215,12 @@ impl Experiment {
         if self.description.crash.is_some() {
             return Err(
                 "the experiment has crash rounds, which measure no throughput; tune another experiment"
+                    .to_owned(),
+            );
+        }
+        if !self.abort_if.is_empty() {
+            return Err(
+                "`abort-if` conflicts with tuning, which needs the figures of whole measurements; remove it"
                     .to_owned(),
             );
         }
@@ -256,7 +262,6 @@ impl Experiment {
             },
             prove: false,
             capacity: self.capacity.filter(|_| is_capacity),
-            // A search needs the figures of whole measurements.
             abort_if: Vec::new(),
         })
     }

@@ -78,6 +78,16 @@ fn tunes_a_sweep_from_the_default() {
 }
 
 #[test]
+fn refuses_conditions_that_end_measurements_early() {
+    let experiment = format!("abort-if = [\"errors > 20%\"]\n{EXPERIMENT}");
+    let error = tuned_for(TuningGoal::Throughput, &experiment, Some("swept"), &[]).unwrap_err();
+    assert!(
+        error.starts_with("`abort-if` conflicts with tuning"),
+        "{error}"
+    );
+}
+
+#[test]
 fn starts_with_the_trials_own_setting() {
     let experiment = tuned(Some("single"), &["threads"]).unwrap();
     assert_eq!(experiment.description.tuning.unwrap().knobs[0].default, 4);
