@@ -47,6 +47,9 @@ pub struct ExperimentDescription {
     /// Expected outcome of the check; null if not stated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_check: Option<ExpectedCheck>,
+    /// Conditions that end a measurement early, such as `errors > 20% for 5s`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub abort_if: Vec<String>,
     /// Crash rounds of each trial. An experiment with crash rounds has no other runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crash: Option<CrashSettings>,

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use floodmark_observe::{Root, environment};
-use floodmark_record::events::RunId;
+use floodmark_record::events::{EndReason, RunId};
 use floodmark_record::experiment::ExperimentDescription;
 use floodmark_record::host::Environment;
 use floodmark_record::plan::Plan;
@@ -119,12 +119,16 @@ impl EarlierResult {
     }
 }
 
-/// Returns the server processes that completed all attempts of their trial.
+/// Returns the server processes that completed all attempts of their trial, or whose last attempt
+/// was aborted by a condition: the experiment skips the attempts after it.
 fn complete_processes(runs: &[RunEvents], experiment: &Experiment) -> BTreeSet<(String, u32)> {
     let mut attempts: BTreeMap<(String, u32), u32> = BTreeMap::new();
     for run in runs {
-        if run.ended && run.cut_short.is_none() {
-            *attempts.entry(process_of(&run.id)).or_default() += 1;
+        if run.end_reason().reason == EndReason::Aborted {
+            attempts.insert(process_of(&run.id), u32::MAX);
+        } else if run.ended && run.cut_short.is_none() {
+            let count = attempts.entry(process_of(&run.id)).or_default();
+            *count = count.saturating_add(1);
         }
     }
     let scheduled = |name: &str| {
@@ -169,7 +173,7 @@ fn check_experiment(
     }
     if then != now {
         return Err(
-            "the experiment's question, claims, expectations, crash rounds, objectives or gate has changed"
+            "the experiment's question, claims, expectations, abort-if, crash rounds, objectives or gate has changed"
                 .to_owned(),
         );
     }

@@ -209,8 +209,8 @@ impl Experiment {
         let gate = manifest.gate;
         let gate = gate.map(|section| gate_rules(&file, &section, &trials));
         Ok(Experiment {
-            abort_if,
             description: ExperimentDescription {
+                abort_if: abort_if.iter().map(ToString::to_string).collect(),
                 capacity: capacity.as_ref().map(|search| CapacityGoal {
                     objectives: search.objectives.iter().map(|o| o.text.clone()).collect(),
                     budget_s: search.budget.as_secs_f64(),
@@ -233,6 +233,7 @@ impl Experiment {
             trials,
             prove: manifest.prove,
             capacity,
+            abort_if,
         })
     }
 

@@ -36,4 +36,12 @@ workload = "hello"
         .map(|run| (run.process, run.attempt, run.ended.reason));
     let expected = [1, 2].map(|process| (process, 1, EndReason::Aborted));
     assert!(ended.eq(expected), "{:?}", record.runs.len());
+
+    // The aborted processes are complete, so nothing is left to measure.
+    let (code, again, printed) = lab.ended(lab.begin("--resume", &[]));
+    assert_eq!((code, again.runs), (1, record.runs), "{printed}");
+    assert_eq!(
+        again.experiment.unwrap().abort_if,
+        ["throughput > 1/s for 1s"]
+    );
 }
