@@ -56,6 +56,9 @@ pub(crate) struct RunProgress {
     warmup_s: f64,
     /// Length of the sending window, or `None` if the length is not known in advance.
     length_s: Option<f64>,
+    /// Whether a duration limits the sending window. In the open model, a window with a number of
+    /// requests has a length, but ends only when all requests were sent.
+    has_duration: bool,
     requests: Option<u64>,
     steps: Vec<RateStep>,
     /// Whether the plan changes the rate during the load. If so, the intended rate is also shown.
@@ -111,6 +114,7 @@ impl RunProgress {
                 Some(schedule) => Some(schedule.window_s()),
                 None => plan.duration_s(),
             },
+            has_duration: plan.duration_s().is_some(),
             requests: plan.request_limit(),
             steps: plan.steps().unwrap_or_default().to_vec(),
             has_profile: plan.rate_changes(),
@@ -280,7 +284,10 @@ impl RunProgress {
     pub(crate) fn share(&self) -> Option<f64> {
         let requests = self.requests.filter(|_| !self.warming_up);
         let by_requests = requests.map(|n| self.done() as f64 / n as f64);
-        let by_time = self.phase_s().map(|length_s| self.elapsed_s / length_s);
+        let length_s = self
+            .phase_s()
+            .filter(|_| requests.is_none() || self.has_duration);
+        let by_time = length_s.map(|length_s| self.elapsed_s / length_s);
         let shares = [by_requests, by_time].into_iter().flatten();
         let share = shares.filter(|share| share.is_finite()).reduce(f64::max)?;
         Some(share.clamp(0.0, 1.0))

@@ -1,6 +1,8 @@
 use super::*;
 use crate::testing;
 use floodmark_record::events::GroupRow;
+use floodmark_record::plan::{Length, Model, Schedule, Spacing};
+use floodmark_record::units::Rate;
 
 const WIDE: Style = Style {
     color: false,
@@ -38,6 +40,31 @@ fn duration_run() {
         with_store.contains("CPUs 0.81 client 1.15 server 0.30 store  3,000 ok"),
         "{with_store}"
     );
+}
+
+#[test]
+fn an_open_load_with_a_number_of_requests_ends_when_all_ended() {
+    let share = |length| {
+        let mut plan = testing::closed_plan();
+        plan.model = Model::Open {
+            schedule: Schedule::Constant {
+                rate: Rate::new(1000.0).unwrap(),
+                spacing: Spacing::Constant,
+                length,
+            },
+            hold: false,
+        };
+        let mut progress = RunProgress::new(&plan);
+        progress.on(&Event::Second(testing::second_row(0, 500, 0)));
+        progress.on(&Event::Second(testing::second_row(1, 500, 0)));
+        progress.share()
+    };
+    assert_eq!(share(Length::Requests(2000)), Some(0.5));
+    let earlier = Length::Earlier {
+        requests: 2000,
+        duration: std::time::Duration::from_secs(2),
+    };
+    assert_eq!(share(earlier), Some(1.0));
 }
 
 #[test]
