@@ -124,6 +124,9 @@ impl JsonPointer {
             let segment;
             if let Some(name) = rest.strip_prefix('.') {
                 (segment, rest) = name.split_at(name.find(['.', '[', '=']).unwrap_or(name.len()));
+                if segment.trim() != segment {
+                    return Err(invalid("a name without quotes starts or ends with a space"));
+                }
             } else if let Some(inner) = rest.strip_prefix('[') {
                 let quote = inner.chars().next().filter(|c| "\"'".contains(*c));
                 let split = match quote {
@@ -131,7 +134,8 @@ impl JsonPointer {
                     None => inner.split_once(']'),
                 };
                 (segment, rest) = split.ok_or(invalid("a bracket is not closed"))?;
-                if quote.is_none() && !segment.bytes().all(|b| b.is_ascii_digit()) {
+                let index = segment.parse().map(|n: usize| n.to_string());
+                if quote.is_none() && index.as_deref() != Ok(segment) {
                     return Err(invalid(
                         "a bracket contains neither an index nor a quoted name",
                     ));
@@ -530,7 +534,19 @@ mod tests {
             assert_eq!(JsonPointer::try_from(pointer.text.clone()), Ok(pointer));
         }
         for path in [
-            "", "a.b", "$.", "$..a", "$.a[*]", "$.*", "$[a]", "$[1", "$['a]", "$[]",
+            "",
+            "a.b",
+            "$.",
+            "$..a",
+            "$.a[*]",
+            "$.*",
+            "$[a]",
+            "$[1",
+            "$['a]",
+            "$[]",
+            "$.a =1",
+            "$[01]",
+            "$[99999999999999999999]",
         ] {
             let error = JsonPointer::of_json_path(path).unwrap_err().to_string();
             assert!(error.contains("$.name"), "{error}");
