@@ -88,7 +88,7 @@ fn unusable(spec: &PlanSpec, error: &TlsError) -> String {
         (TlsError::TrustAnchor { .. } | TlsError::NoRoots, Some(path)) => {
             bad_cacert(path, &error.to_string())
         }
-        _ => match &spec.sni {
+        (TlsError::Name(_), _) => match &spec.sni {
             Some(name) => format!("{} {name}: {error}", spec.name("sni")),
             None => format!("the URL's host: {error}"),
         },
