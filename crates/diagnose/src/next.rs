@@ -63,12 +63,9 @@ fn early_end(run: &Run) -> Option<String> {
         EndReason::Interrupted => {
             Some("repeat without interruption, or shorten the run with -d or -n".to_owned())
         }
-        EndReason::Aborted => Some(
-            "check the server's log, or reduce the load; a less strict abort-if condition lets it continue"
-                .to_owned(),
-        ),
+        EndReason::Aborted => Some("check the server's log, or reduce the load".to_owned()),
         EndReason::RowsUsedUp => Some(
-            "add rows to the feed, send fewer requests, or set take = \"in-turn\" to use rows again"
+            "add rows to the feed, send fewer requests, or reuse rows with take = \"in-turn\""
                 .to_owned(),
         ),
         EndReason::Completed | EndReason::ServerGone => None,

@@ -129,7 +129,8 @@ pub fn run(args: &CapacityArgs) -> Result<(), Ending> {
         .map(|o| (o.group.as_deref(), &*o.text));
     check_groups("--slo", groups, plans.open.plan.mix.as_ref())?;
     if plans.open.plan.unique_rows().is_some() {
-        let what = "--mix: a search sends too many requests for a feed with take = \"unique\"; set take = \"in-turn\"";
+        let what =
+            "--mix: a capacity search does not support take = \"unique\"; set take = \"in-turn\"";
         return Err(Ending::usage(what));
     }
     let search = UrlSearch {

@@ -7,7 +7,7 @@
 //! Invariant: this crate starts no process and connects to no server.
 
 pub mod api_check;
-pub mod feed;
+mod feed;
 mod host_addresses;
 mod input;
 mod io_backend;

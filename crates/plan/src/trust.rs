@@ -28,7 +28,7 @@ pub(crate) fn plan(
         .filter(|name| name.parse::<IpAddr>().is_ok())
     {
         return Err(format!(
-            "{} {name}: only names are sent as SNI; write a host name, or use the address in the URL",
+            "{} {name}: SNI cannot contain an IP address; use a host name, or remove the flag",
             spec.name("sni")
         ));
     }
@@ -92,6 +92,7 @@ fn unusable(spec: &PlanSpec, error: &TlsError) -> String {
             Some(name) => format!("{} {name}: {error}", spec.name("sni")),
             None => format!("the URL's host: {error}"),
         },
+        _ => error.to_string(),
     }
 }
 

@@ -323,7 +323,7 @@ impl FromStr for AbortCondition {
                 let sustained = parse_duration(sustained.trim()).map_err(|e| invalid(&e))?;
                 if sustained.is_zero() || sustained.subsec_nanos() > 0 {
                     return Err(invalid(
-                        "figures cover whole seconds; write \"for\" with whole seconds, such as \"for 5s\"",
+                        "the time after \"for\" must be a whole number of seconds, such as \"for 5s\"",
                     ));
                 }
                 (condition, sustained)
@@ -331,8 +331,8 @@ impl FromStr for AbortCondition {
         };
         let condition: RunCondition = condition.parse()?;
         let only_at_the_end = match (condition.subject, &condition.group) {
-            (figure, _) if figure.unit() == FigureUnit::CpuTime => "CPU times are",
-            (Figure::Time(..), Some(_)) => "the times of a single request are",
+            (figure, _) if figure.unit() == FigureUnit::CpuTime => "CPU times",
+            (Figure::Time(..), Some(_)) => "the times of a single request",
             _ => {
                 return Ok(AbortCondition {
                     condition,
@@ -341,8 +341,8 @@ impl FromStr for AbortCondition {
             }
         };
         Err(ConditionError(format!(
-            "in \"{text}\": {only_at_the_end} known only at the end of a load; use another figure, such as \
-             \"errors\", or --fail-if"
+            "in \"{text}\": {only_at_the_end} are not available while the load runs; use another figure, \
+             such as \"errors\""
         )))
     }
 }

@@ -138,14 +138,14 @@ pub struct LoadArgs {
     #[arg(long, value_name = "CONDITION", help_heading = "Judgment")]
     pub fail_if: Vec<RunCondition>,
 
-    /// End the load early with exit code 1 if this condition on the figures of each second holds
-    /// for a time, such as 'errors > 20% for 5s' or 'p99 > 2s for 10s'; repeatable [default: none;
-    /// time: 5s]
+    /// End the load with exit code 1 if this condition holds in every second for the given time,
+    /// such as 'errors > 20% for 5s' or 'p99 > 2s for 10s'; repeatable [default: none; `for`
+    /// defaults to 5s]
     #[arg(long, value_name = "CONDITION", help_heading = "Judgment")]
     pub abort_if: Vec<AbortCondition>,
 
-    /// Write one line of CSV for each request that ends in the measurement: its times, outcome,
-    /// status, bytes and connection [default: none]
+    /// Write a CSV line for each request of the measurement: times, outcome, status, bytes and
+    /// connection [default: none]
     #[arg(
         long,
         value_name = "FILE",
@@ -154,7 +154,7 @@ pub struct LoadArgs {
     )]
     pub request_log: Option<PathBuf>,
 
-    /// Share of requests to write to --request-log, chosen by --seed, such as 1% [default: all]
+    /// Share of requests to log, such as 1%; --seed selects them [default: all]
     #[arg(long, value_name = "SHARE", value_parser = sample, requires = "request_log", help_heading = "Output")]
     pub request_log_sample: Option<f64>,
 
@@ -173,7 +173,7 @@ pub struct LoadArgs {
 fn sample(text: &str) -> Result<f64, String> {
     match FigureUnit::Share.parse(text)? {
         share if share > 0.0 => Ok(share),
-        _ => Err("a sample needs a share above 0, such as 1%".to_owned()),
+        _ => Err("the share must be above 0, such as 1%".to_owned()),
     }
 }
 

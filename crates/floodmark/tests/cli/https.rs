@@ -133,7 +133,7 @@ fn sends_and_verifies_the_host_name() {
     }
     for (sni, expected, words) in [
         ("other.test", 3, "is valid for localhost, not for"),
-        ("127.0.0.1", 2, "--sni 127.0.0.1: only names"),
+        ("127.0.0.1", 2, "--sni 127.0.0.1: SNI cannot contain"),
         ("a b", 2, "--sni a b: "),
     ] {
         let output = run(&[&as_localhost[..], &[sni]].concat());

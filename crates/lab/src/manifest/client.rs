@@ -193,7 +193,7 @@ impl Client {
         let (command, length) = match (load.requests, load.duration) {
             (Some(_), Some(_)) => {
                 return Err(format!(
-                    "client {name} cannot end at the earlier of `requests` and `duration`; remove one of them"
+                    "client {name} does not support `requests` together with `duration`; remove one of them"
                 ));
             }
             (Some(_), None) => (&commands.requests, "with a fixed number of requests"),
