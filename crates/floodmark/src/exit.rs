@@ -122,7 +122,7 @@ pub fn own_program() -> Result<PathBuf, Ending> {
 pub const HELP: &str = "\
 Exit codes:
   0    success
-  1    a threshold (--fail-if) or check failed or was not evaluated, or --abort-if ended the load
+  1    a threshold (--fail-if) or check failed or was not evaluated, or abort-if ended the load
   2    invalid usage or input file
   3    the server was unreachable, did not start, or died
   4    the result is invalid (or `bound` or `unsteady`, with --strict)
