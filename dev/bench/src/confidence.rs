@@ -369,7 +369,7 @@ fn weights(model: &Model) -> String {
     format!(
         "//! Weights of the model, fitted to the stored results.\n//! Written by `cargo xtask confidence --write`.\n\n\
          use super::{{Cause, Cow, Doubt, EvidenceRank, Model, StepKind, Term}};\n\n\
-         pub(in crate::why) static MODEL: Model = Model {{\n    intercept: {:.2},\n    weights: Cow::Borrowed(&[\n{}    ]),\n    \
+         #[rustfmt::skip]\npub(in crate::why) static MODEL: Model = Model {{\n    intercept: {:.2},\n    weights: Cow::Borrowed(&[\n{}    ]),\n    \
          confused: Cow::Borrowed(&[\n{}    ]),\n}};\n",
         model.intercept,
         rows.collect::<String>(),

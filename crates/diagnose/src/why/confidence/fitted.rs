@@ -3,6 +3,7 @@
 
 use super::{Cause, Cow, Doubt, EvidenceRank, Model, StepKind, Term};
 
+#[rustfmt::skip]
 pub(in crate::why) static MODEL: Model = Model {
     intercept: 3.66,
     weights: Cow::Borrowed(&[
