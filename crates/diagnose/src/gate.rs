@@ -71,7 +71,7 @@ pub fn judge(record: &Record, rules: &GateRules, state: &GateState) -> GateResul
         _ => GateDecision::Inconclusive,
     };
     let (decision, caveat) = match by_interval {
-        GateDecision::Passed | GateDecision::Equivalent => match limited_by_client(record) {
+        GateDecision::Passed | GateDecision::Equivalent => match hidden_difference(record, rules) {
             None => (by_interval, None),
             caveat => (GateDecision::Inconclusive, caveat),
         },
@@ -81,6 +81,8 @@ pub fn judge(record: &Record, rules: &GateRules, state: &GateState) -> GateResul
     let is_hopeless = (max_pairs as usize) < FIRST_LOOK;
     let ended = match decision {
         decision if decision != GateDecision::Inconclusive => GateEnd::Decided,
+        // More pairs add no ordinary runs that would lift the caveat.
+        _ if rules.is_alternating && by_interval != GateDecision::Inconclusive => GateEnd::Decided,
         _ if state.is_out_of_time || used >= max_pairs || is_hopeless => GateEnd::OutOfTime,
         _ => GateEnd::Interrupted,
     };
@@ -163,17 +165,33 @@ fn why_missing(group: &RunGroup<'_>) -> String {
     reason.map_or_else(|| "figure not measured".to_owned(), Worded::to_string)
 }
 
-/// Returns a caveat if the client limited most runs, which can hide a slower server.
-fn limited_by_client(record: &Record) -> Option<String> {
-    let runs = record.runs.iter();
-    let bound = runs.filter(|run| run.validity.status == Status::Bound);
-    let (bound, all) = (bound.count(), record.runs.len());
-    (2 * bound > all).then(|| {
-        format!(
-            "floodmark limited {bound} of {}, which can hide a difference; use more load threads, or run the client \
-             on other CPUs",
-            plural(all as u64, "run")
-        )
+/// Returns a caveat if the runs of a trial can hide a difference: the client limited most
+/// valid ones, or none is valid. In a gate that looks only for degradations, a limited candidate hides
+/// nothing, because it is at least as fast as measured.
+fn hidden_difference(record: &Record, rules: &GateRules) -> Option<String> {
+    let trials = [&rules.baseline, &rules.candidate];
+    trials.into_iter().find_map(|trial| {
+        let runs = || record.runs_of(trial);
+        let all = runs().count();
+        let with = |status| runs().filter(|run| run.validity.status == status).count();
+        let (bound, invalid) = (with(Status::Bound), with(Status::Invalid));
+        let can_hide = rules.is_two_sided || *trial == rules.baseline;
+        if can_hide && 2 * bound > all - invalid {
+            return Some(format!(
+                "floodmark limited {bound} of {} of {trial}, so a difference may be hidden; use more load threads \
+                 (-t), or run the client on other CPUs",
+                plural((all - invalid) as u64, "valid run")
+            ));
+        }
+        // The pairs of other loads exclude invalid runs.
+        let is_invalid = rules.is_alternating && all > 0 && invalid == all;
+        let mut reasons = runs().flat_map(|run| &run.validity.reasons);
+        let reason = reasons.next().map_or_else(String::new, |reason| format!(" ({reason})"));
+        is_invalid.then(|| {
+            format!(
+                "{trial} has no valid run without alternation{reason}; fix the cause, then repeat"
+            )
+        })
     })
 }
 

@@ -141,7 +141,7 @@ fn does_not_pass_if_the_client_limited_the_runs() {
         result
             .caveat
             .unwrap()
-            .starts_with("floodmark limited 10 of 10 runs")
+            .starts_with("floodmark limited 5 of 5 valid runs of a, so a difference may be hidden")
     );
     // A slower candidate still fails.
     let mut record = pairs(&[0.901, 0.899, 0.9, 0.902, 0.898]);
@@ -155,9 +155,9 @@ fn does_not_pass_if_the_client_limited_the_runs() {
     );
 }
 
-#[test]
-fn takes_the_figures_of_alternating_loads_from_their_turns() {
-    let side = |ok: u64, p99: Option<f64>| SideFigures {
+/// Returns the figures of a side that was loaded for two seconds.
+fn side(ok: u64, p99: Option<f64>) -> SideFigures {
+    SideFigures {
         loaded_s: 2.0,
         requests: Counts {
             ok,
@@ -169,7 +169,92 @@ fn takes_the_figures_of_alternating_loads_from_their_turns() {
             ..Times::default()
         },
         service_us: Times::default(),
+    }
+}
+
+#[test]
+fn the_ordinary_runs_of_an_alternating_load_can_prevent_a_decision() {
+    let turns = |process, candidate| GateTurns {
+        process,
+        turn_s: 0.005,
+        baseline: side(100_000, None),
+        candidate: side(candidate, None),
     };
+    let judged = |is_two_sided, candidate, statuses: [Status; 2]| {
+        let state = GateState {
+            turns: (1..=5)
+                .map(|n| turns(n, candidate + u64::from(n)))
+                .collect(),
+            ..planned(9)
+        };
+        let rules = GateRules {
+            is_alternating: true,
+            is_two_sided,
+            ..rules(ComparedMetric::Throughput)
+        };
+        let mut record = pairs(&[1.0]);
+        for (run, status) in record.runs.iter_mut().zip(statuses) {
+            run.validity.status = status;
+        }
+        judge(&record, &rules, &state)
+    };
+    use GateDecision::{Different, Equivalent, Inconclusive, Passed};
+    use Status::{Bound, Invalid, Valid};
+    for (is_two_sided, candidate, statuses, decision, caveat) in [
+        (true, 100_000, [Valid, Valid], Equivalent, None),
+        (
+            true,
+            100_000,
+            [Valid, Bound],
+            Inconclusive,
+            Some("1 of 1 valid run of b"),
+        ),
+        (
+            true,
+            100_000,
+            [Bound, Valid],
+            Inconclusive,
+            Some("1 of 1 valid run of a"),
+        ),
+        (
+            true,
+            100_000,
+            [Valid, Invalid],
+            Inconclusive,
+            Some("b has no valid run"),
+        ),
+        (true, 90_000, [Valid, Bound], Different, None),
+        (false, 100_000, [Valid, Bound], Passed, None),
+        (
+            false,
+            100_000,
+            [Bound, Valid],
+            Inconclusive,
+            Some("1 of 1 valid run of a"),
+        ),
+        (
+            false,
+            100_000,
+            [Invalid, Valid],
+            Inconclusive,
+            Some("a has no valid run"),
+        ),
+    ] {
+        let result = judged(is_two_sided, candidate, statuses);
+        // More pairs cannot lead to another decision.
+        assert_eq!(
+            (result.decision, result.ended),
+            (decision, GateEnd::Decided),
+            "{statuses:?}"
+        );
+        let found = result.caveat.unwrap_or_default();
+        assert!(found.contains(caveat.unwrap_or_default()), "{found}");
+        assert_eq!(found.is_empty(), caveat.is_none(), "{found}");
+    }
+}
+
+#[test]
+fn takes_the_figures_of_alternating_loads_from_their_turns() {
     let turns = |process, candidate| GateTurns {
         process,
         turn_s: 0.005,

@@ -29,7 +29,8 @@ crate::names::named! {
 
     /// How a gate ended.
     GateEnd {
-        /// The interval led to a decision.
+        /// The interval led to a decision. With an alternating load, a caveat can make the decision
+        /// inconclusive.
         Decided = "decided",
         /// The budget, or the maximum number of pairs, was used up.
         OutOfTime = "out-of-time",

@@ -9,6 +9,7 @@ use floodmark_plan::{FileError, Planned};
 use floodmark_record::events::EndReason;
 use floodmark_record::gate::{GateEnd, GateResult, GateRules, GateTurns};
 use floodmark_record::plan::Plan;
+use floodmark_record::run::Status;
 use floodmark_record::worker_input::{OtherSide, WorkerInput};
 use floodmark_record::{Event, Record};
 use floodmark_workers::WorkerFailure;
@@ -119,8 +120,8 @@ impl RunningExperiment<'_> {
     }
 
     /// Starts a process of each trial, and loads both processes alternately. Before the alternating
-    /// load, each trial without a complete run gets an ordinary run. This run shows whether the
-    /// trial's figures are valid and how long turns must be.
+    /// load, each trial without a complete and valid run gets an ordinary run. This run shows whether
+    /// the trial's figures are valid and how long turns must be.
     ///
     /// # Errors
     /// The events cannot be read.
@@ -146,7 +147,10 @@ impl RunningExperiment<'_> {
         if let [first, second] = processes.as_mut_slice() {
             for process in [&mut *first, &mut *second] {
                 let mut runs = record.runs_of(&process.trial.name);
-                let is_measured = runs.any(|run| run.ended.reason != EndReason::Interrupted);
+                let is_measured = runs.any(|run| {
+                    run.ended.reason != EndReason::Interrupted
+                        && run.validity.status != Status::Invalid
+                });
                 if failure.is_none() && !is_measured && !self.gate_must_stop() {
                     failure = self.measure(process);
                 }
