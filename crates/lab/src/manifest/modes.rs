@@ -286,8 +286,14 @@ pub(super) fn gate_rules(
 
 /// Returns why a gate cannot alternate, or `None` if it can.
 pub(super) fn obstacle(metric: ComparedMetric, trials: &[Trial]) -> Option<&'static str> {
-    if metric == ComparedMetric::ServerCpuPerRequest {
-        return Some("CPU times are not accurate enough for turns of a few milliseconds");
+    match metric {
+        ComparedMetric::ServerCpuPerRequest => {
+            return Some("CPU times are not accurate enough for turns of a few milliseconds");
+        }
+        ComparedMetric::FirstByteP99 => {
+            return Some("alternating loads do not measure times to the first byte");
+        }
+        _ => {}
     }
     trials.iter().find_map(|trial| {
         let (load, at) = (&trial.load, &trial.at);
@@ -317,19 +323,19 @@ pub(super) fn obstacle(metric: ComparedMetric, trials: &[Trial]) -> Option<&'sta
     })
 }
 
-/// Returns why a gate cannot use a metric, and how to fix it.
+/// Returns why a gate or a comparison of versions cannot use a metric, and how to fix it.
 pub(super) fn metric_refusal(metric: ComparedMetric, trial: &Trial) -> Option<String> {
     let load = &trial.load;
     let is_scheduled = load.rate.is_some() || load.burst.is_some();
     match metric {
         ComparedMetric::Capacity => Some(
-            "a gate does not search for the capacity; use another metric, such as \"throughput\"".to_owned(),
+            "pairs of servers do not have capacities; use another metric, such as throughput".to_owned(),
         ),
         ComparedMetric::CpuPerRequest => Some(
-            "this is the client's CPU time; use \"server_cpu_us_per_request\"".to_owned(),
+            "this is the client's CPU time; use server_cpu_us_per_request".to_owned(),
         ),
         ComparedMetric::Throughput if is_scheduled => Some(
-            "at a fixed rate, throughput does not show a difference; remove the rate, or use another metric, such as \"p99\""
+            "at a fixed rate, throughput does not show a difference; remove the rate, or use another metric, such as p99"
                 .to_owned(),
         ),
         _ => None,

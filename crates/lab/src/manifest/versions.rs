@@ -220,6 +220,36 @@ mod tests {
     }
 
     #[test]
+    fn alternates_only_if_turns_have_the_figure() {
+        use floodmark_record::gate::SideFigures;
+        use floodmark_record::outcome::Counts;
+        use floodmark_record::times::Times;
+
+        let times = || Times {
+            p50: Some(1.0),
+            p99: Some(2.0),
+            ..Times::default()
+        };
+        let turns = SideFigures {
+            loaded_s: 1.0,
+            requests: Counts {
+                ok: 10,
+                ..Counts::default()
+            },
+            good: 10,
+            response_us: times(),
+            service_us: times(),
+        };
+        for metric in ComparedMetric::ALL {
+            let versions = versions(LoadSpec::default(), metric);
+            if let Ok(experiment) = Experiment::of_versions(versions) {
+                let is_alternating = experiment.description.gate.unwrap().is_alternating;
+                assert_eq!(is_alternating, turns.figure(metric).is_some(), "{metric}");
+            }
+        }
+    }
+
+    #[test]
     fn rejects_commands_that_cannot_start() {
         for (command, words) in [
             ("", "the command is empty"),
