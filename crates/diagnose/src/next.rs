@@ -5,7 +5,7 @@ use floodmark_record::events::EndReason;
 use floodmark_record::plan::Schedule;
 use floodmark_record::reason::{CLIENT_ERRORS, COMPRESSED_BODY, FIX_STOPPED};
 use floodmark_record::run::{
-    CheckResult, Run, Saturation, SeriesRow, Status, SteadyClass, StepFigures,
+    CheckResult, Run, Saturation, SeriesRow, Silence, Status, SteadyClass, StepFigures,
 };
 use floodmark_record::units::show_count;
 use floodmark_record::verdict::Verdict;
@@ -14,9 +14,11 @@ use floodmark_stats::saturation::KEPT_UP_SHARE;
 use crate::asking;
 use crate::failures::response_fault;
 use crate::notes::SHORT_RUN_S;
-use crate::text::per_s;
+use crate::silence::server_stall;
+use crate::text::{per_s, show_s};
 use crate::tls;
 use crate::validity::{ClientThreads, agent_fix, is_only_not_ok, other_limit};
+use crate::why::thresholds::NOTICEABLE;
 use crate::why::{is_limit, seconds};
 
 /// Minimum share of failed requests at which the failures matter more than the throughput.
@@ -302,6 +304,13 @@ fn next_of_verdict(run: &Run) -> Option<String> {
     (is_limit(verdict.cause) && !run.plan.rate_changes()).then(|| verdict.next.clone())
 }
 
+/// Returns a server stall that is long enough to raise the 99th percentile of response time.
+fn slow_stall(run: &Run) -> Option<&Silence> {
+    let p99_us = run.response_time_us.p99?;
+    let is_slow = |stall: &&Silence| p99_us >= NOTICEABLE * (stall.to_s - stall.from_s) * 1e6;
+    server_stall(run).filter(is_slow)
+}
+
 /// Returns a next step that finds the server's limit or measures the latency below that limit.
 fn explore(run: &Run) -> String {
     let plan = &run.plan;
@@ -348,12 +357,17 @@ fn explore(run: &Run) -> String {
             "it is unclear whether the server kept up; use a longer ramp: -d {:.0}s",
             run.sending_s * 2.0
         ),
-        (_, _, None) if met => {
-            format!(
+        (_, _, None) if met => match slow_stall(run) {
+            Some(stall) => format!(
+                "check the server's log: the server sent no response for {} from {:.1} s on",
+                show_s(stall.to_s - stall.from_s),
+                stall.from_s
+            ),
+            None => format!(
                 "the offered rate was met; try a higher rate: {}",
                 scaled(STEP_UP)
-            )
-        }
+            ),
+        },
         (Schedule::Constant { .. }, ..) => format!("the offered rate was not met; {below}"),
         _ => format!(
             "the offered rate was not met; try a lower rate: {}",

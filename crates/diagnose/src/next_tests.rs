@@ -124,6 +124,20 @@ fn fail(run: &mut Run, n: u64, kind: fn(&mut Counts) -> &mut u64) {
     *kind(&mut run.requests) += n;
 }
 
+/// Adds a server stall of 1.3 s that delays fewer than one in a hundred requests.
+fn stall(run: &mut Run) {
+    run.silence = Some(Silence {
+        from_s: 3.0,
+        to_s: 4.3,
+        in_flight: 1300,
+        total_s: 1.3,
+    });
+    run.longest_stall_ns = Some(0);
+    run.service_time_us.p50 = Some(500.0);
+    run.service_time_us.max = Some(1_300_000.0);
+    run.response_time_us.p99 = Some(2_000.0);
+}
+
 #[test]
 fn suggests_a_next_step_for_each_run() {
     let table: Vec<(&str, Run, &str)> = vec![
@@ -132,6 +146,19 @@ fn suggests_a_next_step_for_each_run() {
             "open, met",
             run(open()),
             "the offered rate was met; try a higher rate: --rate 1500",
+        ),
+        (
+            "open, met, with a stall",
+            with(open(), |r| {
+                stall(r);
+                r.response_time_us.p99 = Some(700_000.0);
+            }),
+            "check the server's log: the server sent no response for 1.30 s from 3.0 s on",
+        ),
+        (
+            "open, met, with a stall that delays few requests",
+            with(open(), stall),
+            "try a higher rate: --rate 1500",
         ),
         (
             "open, unmet",
