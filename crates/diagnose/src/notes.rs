@@ -3,7 +3,7 @@
 
 use floodmark_record::cause::Cause;
 use floodmark_record::events::{AddressUse, EndReason};
-use floodmark_record::host::BusyProcess;
+use floodmark_record::host::{BusyProcess, OTHER_CPUS};
 use floodmark_record::metric::NetworkFigure;
 use floodmark_record::plan::ConnectionUse;
 use floodmark_record::reason::CLIENT_ERRORS;
@@ -17,7 +17,7 @@ use crate::asking;
 use crate::failures::response_fault;
 use crate::silence::{server_stall, show_stall};
 use crate::text::{percent, plural, plural_if_any, show_processes, show_s};
-use crate::validity::{ClientThreads, Judged, OTHER_CPUS};
+use crate::validity::{ClientThreads, Judged};
 
 /// Minimum length in seconds at which warm-up and noise hardly affect a run.
 pub(crate) const SHORT_RUN_S: f64 = 5.0;

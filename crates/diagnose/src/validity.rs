@@ -9,6 +9,7 @@ mod agents;
 
 use floodmark_record::cause::Cause;
 use floodmark_record::events::{EndReason, ThreadUsage};
+use floodmark_record::host::OTHER_CPUS;
 use floodmark_record::metric::HostFigure;
 use floodmark_record::reason::{
     CLIENT_ERRORS, Disturbance, FailureKind, LateReason, Reason, ThreadFix, ThreadUse,
@@ -267,10 +268,6 @@ const MAX_VARIATION: f64 = 0.1;
 
 /// Minimum length of server stalls, as a share of the window, that explains an unsteady throughput.
 const MIN_SILENT_SHARE: f64 = 0.05;
-
-/// Minimum mean CPU use of other programs or virtual machines, in CPUs, that counts as a
-/// disturbance.
-pub(crate) const OTHER_CPUS: f64 = 0.1;
 
 /// Reports an unsteady throughput and its likely cause. Causes on the client and its host are
 /// checked first, because they can also look like a server stall.

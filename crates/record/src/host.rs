@@ -146,6 +146,10 @@ impl LoadFacts {
     pub const BUSIEST: usize = 5;
 }
 
+/// Minimum mean CPU use of other programs or virtual machines, in CPUs, that counts as a
+/// disturbance.
+pub const OTHER_CPUS: f64 = 0.1;
+
 /// A process that used CPU time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BusyProcess {

@@ -6,7 +6,7 @@ use floodmark_record::capacity::{
     TrialOutcome, TrialPurpose, TrialStart,
 };
 use floodmark_record::cause::Cause;
-use floodmark_record::host::show_processes;
+use floodmark_record::host::{OTHER_CPUS, show_processes};
 use floodmark_record::reason::Worded;
 use floodmark_record::run::Run;
 use floodmark_stats::capacity::pass_probability;
@@ -334,7 +334,7 @@ fn notes(result: &CapacityResult, runs: &[Run]) -> Vec<TextLine> {
 }
 
 /// Says how many of the trials that missed an objective ran while the server's CPUs were slow, and
-/// names the programs that used CPUs during one of the runs for at least as long.
+/// names the programs that used the most CPU time during one of the runs, if any.
 pub(crate) fn disturbances<'a>(
     results: impl IntoIterator<Item = &'a CapacityResult>,
     runs: &[Run],
@@ -344,23 +344,23 @@ pub(crate) fn disturbances<'a>(
         .filter(|trial| trial.outcome == TrialOutcome::Miss)
         .collect();
     let disturbed = missed.iter().filter(|trial| trial.is_disturbed());
-    let slow_shares = disturbed.clone().filter_map(|trial| trial.slow_cpu_share);
-    let least = slow_shares.reduce(f64::min)?;
+    let disturbed = disturbed.count();
+    if disturbed == 0 {
+        return None;
+    }
     let cpus = |run: &&Run| run.other_processes.iter().map(|of| of.cpus).sum::<f64>();
     let busiest = runs.iter().max_by(|a, b| cpus(a).total_cmp(&cpus(b)));
-    let reason = match busiest.filter(|run| cpus(run) >= least) {
+    let reason = match busiest.filter(|run| cpus(run) >= OTHER_CPUS) {
         Some(run) => format!(
-            "other programs used CPUs: {}; stop them and repeat",
+            "other programs may have caused this: {}; stop them and repeat",
             show_processes(&run.other_processes)
         ),
-        None => {
-            "other machines may use the same cores; on a quiet host, the capacity may be higher"
-                .to_owned()
-        }
+        None => "other machines may use the same cores; the capacity may be higher on a quiet host"
+            .to_owned(),
     };
     Some(format!(
         "the server's CPUs were slower than usual in {} of {} that missed; {reason}",
-        disturbed.count(),
+        disturbed,
         count_of(missed.len() as u64, "trial")
     ))
 }
@@ -873,12 +873,22 @@ mod tests {
         let note = |run: &Run| disturbances([&result], std::slice::from_ref(run)).unwrap();
         let words = "that missed; other machines may use";
         assert!(note(&run).contains(words), "{}", note(&run));
+        // Less CPU time than a disturbance takes.
         run.other_processes = vec![BusyProcess {
             pid: 7,
             name: "rustc".to_owned(),
-            cpus: 1.4,
+            cpus: 0.05,
         }];
-        let words = "other programs used CPUs: rustc (pid 7) 1.40; stop them and repeat";
+        result.trials[1].slow_cpu_share = Some(0.03);
+        result.trials[1].throughput_per_s = Some(20_400.0);
+        assert!(
+            disturbances([&result], std::slice::from_ref(&run))
+                .unwrap()
+                .contains(words)
+        );
+        run.other_processes[0].cpus = 1.4;
+        let note = |run: &Run| disturbances([&result], std::slice::from_ref(run)).unwrap();
+        let words = "other programs may have caused this: rustc (pid 7) 1.40; stop them and repeat";
         assert!(note(&run).ends_with(words), "{}", note(&run));
     }
 
