@@ -133,15 +133,16 @@ pub fn show_duration(duration: Duration) -> String {
     }
 }
 
-/// Formats a long duration, rounded up to whole seconds, minutes, hours or days: `90 s`, `3 min`.
+/// Formats a long duration, rounded to minutes, hours or days: `3 min`. Durations below two minutes
+/// are rounded up to seconds: `90 s`.
 #[must_use]
 pub fn show_rough_duration(duration: Duration) -> String {
     let s = duration.as_secs_f64();
     match s {
         s if s < 120.0 => format!("{} s", s.ceil()),
-        s if s < 7_200.0 => format!("{} min", (s / 60.0).ceil()),
-        s if s < 172_800.0 => format!("{} h", (s / 3_600.0).ceil()),
-        s => format!("{} days", (s / 86_400.0).ceil()),
+        s if s < 7_200.0 => format!("{} min", (s / 60.0).round()),
+        s if s < 172_800.0 => format!("{} h", (s / 3_600.0).round()),
+        s => format!("{} days", (s / 86_400.0).round()),
     }
 }
 
@@ -248,6 +249,19 @@ impl Rate {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn rounds_long_durations() {
+        for (s, text) in [
+            (0.4, "1 s"),
+            (90.0, "90 s"),
+            (7_000.0, "117 min"),
+            (7_260.0, "2 h"),
+            (200_000.0, "2 days"),
+        ] {
+            assert_eq!(show_rough_duration(Duration::from_secs_f64(s)), text);
+        }
+    }
 
     #[test]
     fn requires_a_unit_for_durations() {
