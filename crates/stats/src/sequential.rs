@@ -75,6 +75,12 @@ impl LookPlan {
     }
 }
 
+/// Returns how many of `n` ratios the trimmed mean omits at each end.
+#[must_use]
+pub fn trimmed_per_end(n: usize) -> usize {
+    (TRIMMED_SHARE * n as f64) as usize
+}
+
 /// Returns the trimmed geometric mean of ratios, or `None` without ratios.
 #[must_use]
 pub fn trimmed_ratio(ratios: &[f64]) -> Option<f64> {
@@ -94,7 +100,7 @@ fn trimmed_mean(ratios: &[f64]) -> Option<Estimate> {
     let mut logs: Vec<f64> = ratios.iter().map(|ratio| ratio.ln()).collect();
     logs.sort_by(f64::total_cmp);
     let n = logs.len();
-    let trimmed = (TRIMMED_SHARE * n as f64) as usize;
+    let trimmed = trimmed_per_end(n);
     let kept = logs.get(trimmed..n - trimmed)?;
     let (value, first, last) = (mean(kept), *kept.first()?, *kept.last()?);
     logs[..trimmed].fill(first);

@@ -3,6 +3,7 @@
 use floodmark_record::gate::{GateDecision, GateEnd, GatePair, GateResult, GateRules};
 use floodmark_record::units::show_ratio;
 use floodmark_stats::comparison::geometric_mean;
+use floodmark_stats::sequential::trimmed_per_end;
 
 use super::chart::{Axis, Chart, Curve, DotColor, Quantity, drawable};
 use super::comparison::{figure, range};
@@ -11,7 +12,7 @@ use super::document::{
 };
 use super::figures::{count_of, duration, ends, extremes, glue, joined, level, optional};
 
-/// Returns the name of what the rules define, in lower case.
+/// Returns `comparison` for two-sided rules, otherwise `gate`.
 pub(crate) fn noun(rules: &GateRules) -> &'static str {
     if rules.is_two_sided {
         "comparison"
@@ -57,11 +58,13 @@ pub fn ratio(gate: &GateResult) -> String {
     let Some(ratio) = gate.ratio else {
         return format!("{of} of {candidate} and {baseline}: no pair was measured");
     };
+    let is_better = (ratio > 1.0) == rules.metric.figure().more_is_better();
+    let better = if is_better { "better" } else { "worse" };
     let (ratio, basis) = (show_ratio(ratio), basis(gate));
     let margin = glue(&format!("{} %", (rules.margin * 1e4).round() / 1e2));
     let margin = match gate.decision {
         GateDecision::Equivalent => format!("no difference of {margin} or more"),
-        _ if rules.is_two_sided => format!("smallest difference to find: {margin}"),
+        GateDecision::Different => format!("{candidate} is {better}; margin: {margin}"),
         _ => format!("margin: {margin}"),
     };
     format!("{of} of {candidate}: {ratio} times that of {baseline} ({basis}); {margin}")
@@ -97,7 +100,7 @@ fn reason(gate: &GateResult) -> Option<String> {
         ),
         GateEnd::Interrupted if gate.pairs.is_empty() => return None,
         GateEnd::Interrupted if gate.rules.is_two_sided => {
-            "stopped before a decision; run the command again".to_owned()
+            "stopped before a decision; repeat the comparison with a new --out directory".to_owned()
         }
         GateEnd::Interrupted => {
             "interrupted before a decision; continue it with --resume".to_owned()
@@ -106,7 +109,7 @@ fn reason(gate: &GateResult) -> Option<String> {
 }
 
 /// Returns the figure of each side of an alternating load: `baseline 57,656/s, candidate 57,700/s`.
-/// Other loads have runs, whose table contains these figures.
+/// For other loads, the table of runs contains these figures.
 fn figures(gate: &GateResult) -> Option<String> {
     gate.pairs.last()?.turn_s?;
     let mean = |of: fn(&GatePair) -> f64| {
@@ -115,8 +118,13 @@ fn figures(gate: &GateResult) -> Option<String> {
     };
     let (baseline, candidate) = (mean(|pair| pair.baseline)?, mean(|pair| pair.candidate)?);
     let rules = &gate.rules;
+    let means = if trimmed_per_end(gate.pairs.len()) == 0 {
+        "means"
+    } else {
+        "means of all pairs; the ratio excludes extreme pairs"
+    };
     Some(format!(
-        "{} {baseline}, {} {candidate} (means; the ratio omits extreme pairs)",
+        "{} {baseline}, {} {candidate} ({means})",
         rules.baseline, rules.candidate
     ))
 }
@@ -192,10 +200,11 @@ pub(crate) fn chart(gate: &GateResult) -> Option<Chart> {
     }
     let bound = |color, name, of| Curve::line(color, name, points(of));
     let color = match gate.decision {
-        GateDecision::Failed | GateDecision::Different => DotColor::Bad,
-        GateDecision::Passed | GateDecision::Equivalent | GateDecision::Inconclusive => {
-            DotColor::Good
-        }
+        GateDecision::Failed => DotColor::Bad,
+        GateDecision::Passed
+        | GateDecision::Equivalent
+        | GateDecision::Different
+        | GateDecision::Inconclusive => DotColor::Good,
     };
     let curves = vec![
         bound(0, "lower bound", |pair| Some(pair.interval.as_ref()?.low)),

@@ -91,10 +91,9 @@ fn states_whether_two_versions_differ() {
     gate.decision = GateDecision::Different;
     let text = shown(&gate).concat();
     assert!(text.starts_with("comparison: different"), "{text}");
-    assert!(
-        text.contains("; smallest difference to find: 5 %"),
-        "{text}"
-    );
+    assert!(text.contains("; after is worse; margin: 5 %"), "{text}");
+    gate.rules.metric = ComparedMetric::P99;
+    assert!(ratio(&gate).contains("; after is better;"), "{text}");
     // Both margins and the level of no difference.
     assert_eq!(chart(&gate).unwrap().levels.len(), 3);
 }
@@ -110,12 +109,15 @@ fn states_how_the_servers_were_loaded() {
     assert!(shown[0].ends_with("margin: 0.5 %"), "{shown:?}");
     assert_eq!(
         shown[1],
-        ": before 20,000/s, after 19,924/s (means; the ratio omits extreme pairs)"
+        ": before 20,000/s, after 19,924/s (means of all pairs; the ratio excludes extreme pairs)"
     );
     assert_eq!(
         shown[2],
         ": alternating load: both servers of a pair ran at the same time, with turns of about 5 ms"
     );
+    // Too few pairs to trim.
+    gate.pairs.truncate(3);
+    assert!(figures(&gate).unwrap().ends_with("(means)"));
 }
 
 #[test]

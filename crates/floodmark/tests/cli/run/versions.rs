@@ -89,7 +89,7 @@ fn an_interrupted_comparison_has_no_decision() {
     let output = finish(child);
     assert_eq!(code(&output), 130);
     let printed = text(&output.stdout);
-    assert!(printed.contains("run the command again"), "{printed}");
+    assert!(printed.contains("repeat the comparison with a new --out directory"), "{printed}");
     assert_eq!(
         result(directory.path()).decision,
         GateDecision::Inconclusive
