@@ -29,9 +29,9 @@ use versions::VersionArgs;
 
 /// Compare two versions of a server, or two results.
 ///
-/// Two versions (--baseline, --candidate): starts fresh processes of both in pairs (A B, B A, …) and
-/// loads them in turn, until a 95 % interval shows whether they differ. Two results (A B): ratios of
-/// B's figures to A's, with intervals over server processes; requires at least two processes per
+/// With --baseline and --candidate: starts fresh processes of both versions in pairs (A B, B A, …),
+/// and loads them alternately until a 95 % interval shows whether they differ. With A and B: prints
+/// the ratios of B's figures to A's. An interval requires at least two server processes per
 /// result.
 #[derive(Debug, Args)]
 #[command(
@@ -77,8 +77,8 @@ pub struct CompareArgs {
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 
-    /// Write the comparison of results, or the record of versions, as JSON; - for stdout [default:
-    /// none]
+    /// Write the comparison (two results) or the record (two versions) as JSON; - for stdout
+    /// [default: none]
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 

@@ -166,7 +166,7 @@ impl ExperimentTrials {
                 } else {
                     "the gate decides"
                 };
-                format!(" – pairs of servers until {end}, up to {budget}")
+                format!(" – pairs of servers until {end}, at most {budget}")
             }
             (None, None) => schedule.length().map_or_else(String::new, |length| {
                 format!(" – {} of load", show_rough_duration(length))

@@ -22,11 +22,11 @@ use crate::session::{OutputArgs, Session};
 /// Default number of connections of the closed model.
 const CONNECTIONS: u64 = 16;
 
-/// Flags that define two versions, their load, and how to decide.
+/// Flags for two versions: their commands, load and decision rule.
 #[derive(Debug, Args)]
 pub struct VersionArgs {
-    /// Command that starts the old version, without a shell; {port} stands for the port to listen
-    /// on
+    /// Command that starts the old version, without a shell; {port} is replaced by the port to
+    /// listen on
     #[arg(
         long,
         value_name = "COMMAND",
@@ -44,11 +44,11 @@ pub struct VersionArgs {
     #[arg(long, value_name = "PATH", value_parser = request_path, default_value = "/", requires = "baseline")]
     pub path: String,
 
-    /// Smallest difference to find; the versions are equivalent if any difference is smaller
+    /// Smallest difference to detect, in percent of the baseline's figure
     #[arg(long, value_name = "PERCENT", value_parser = percentage, default_value = "5%", requires = "baseline")]
     pub margin: f64,
 
-    /// Time limit, with a unit
+    /// Maximum time for the comparison, with a unit
     #[arg(long, value_name = "TIME", value_parser = positive_duration, default_value = "3m", requires = "baseline")]
     pub budget: Duration,
 
@@ -74,7 +74,7 @@ pub struct VersionArgs {
     #[arg(long, requires = "baseline")]
     pub fresh: bool,
 
-    /// Duration of the load before each measurement, with a unit; longer for a server with a JIT
+    /// Warm-up before each measurement, with a unit; use a longer one for servers with a JIT
     /// compiler [default: a fifth of --duration]
     #[arg(long, value_name = "TIME", value_parser = warmup, requires = "baseline")]
     pub warmup: Option<Warmup>,
@@ -93,14 +93,14 @@ pub struct VersionArgs {
 pub fn run(args: &CompareArgs) -> Result<(), Ending> {
     let versions = &args.versions;
     let (Some(baseline), Some(candidate)) = (&versions.baseline, &versions.candidate) else {
-        let what = "name two results, or two versions (--baseline COMMAND --candidate COMMAND)";
+        let what = "pass two results, or two versions (--baseline COMMAND --candidate COMMAND)";
         return Err(Ending::usage(what));
     };
     let metric = match args.metric[..] {
         [] => ComparedMetric::Throughput,
         [metric] => metric,
         _ => {
-            let what = "--metric: two versions are compared by one metric; name it once";
+            let what = "--metric: only one metric can be used with --baseline; give --metric once";
             return Err(Ending::usage(what));
         }
     };

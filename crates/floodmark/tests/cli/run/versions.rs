@@ -89,7 +89,10 @@ fn an_interrupted_comparison_has_no_decision() {
     let output = finish(child);
     assert_eq!(code(&output), 130);
     let printed = text(&output.stdout);
-    assert!(printed.contains("repeat the comparison with a new --out directory"), "{printed}");
+    assert!(
+        printed.contains("repeat the comparison with a new --out directory"),
+        "{printed}"
+    );
     assert_eq!(
         result(directory.path()).decision,
         GateDecision::Inconclusive
@@ -119,7 +122,7 @@ fn refuses_versions_that_cannot_be_compared() {
         ),
         (
             &[&both[..], &["--metric", "p50", "--metric", "p99"]].concat(),
-            "--metric: two versions are compared by one metric",
+            "--metric: only one metric can be used with --baseline",
         ),
         (&["a", "b", "--budget", "1m"], "--baseline <COMMAND>"),
         (&[], "<A>"),
