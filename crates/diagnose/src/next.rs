@@ -167,7 +167,7 @@ fn failed_requests(run: &Run) -> Option<String> {
         Some(fault) => format!("responses were malformed: {fault} (to reproduce: {curl})"),
         None => format!("responses were malformed: check that {server} speaks HTTP/1.1 ({curl})"),
     };
-    // Without TLS, the fault's problem is that connections closed without a response.
+    // Without TLS, the fault only repeats that connections closed without a response.
     let reset = match &fault {
         Some(fault) if run.plan.tls.is_some() => fault.to_string(),
         Some(fault) => fault.fix.to_owned(),
@@ -203,8 +203,8 @@ fn failed_requests(run: &Run) -> Option<String> {
     Some(format!("{} {step}", show_count(*n)))
 }
 
-/// Returns whether the server answered no request for at least a second in which requests failed,
-/// although it answered other requests.
+/// Returns whether there was a second in which requests failed and none was answered,
+/// although the server answered requests at other times.
 fn has_outage(run: &Run) -> bool {
     let is_down = |row: &SeriesRow| row.throughput_per_s == 0.0 && row.failed > 0;
     run.requests.ok > 0 && seconds(run).any(is_down)

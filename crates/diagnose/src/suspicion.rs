@@ -151,7 +151,8 @@ mod tests {
             other.contains("(other-processes): other programs use 2.40"),
             "{other}"
         );
-        // Other programs that use half of the CPUs disturb a host that is not full.
+        // Other programs that use half of the CPUs disturb the load even if the host is not
+        // saturated.
         let half = suspicion(|of| of.busy_cpus = Some(3.5));
         assert!(
             half.contains("(other-processes): other programs use 2.00 of 4 CPUs"),

@@ -37,7 +37,7 @@ pub unsafe fn before_immediate_exit(action: fn()) {
 #[derive(Debug, Clone, Default)]
 pub struct Stop {
     flag: Arc<AtomicBool>,
-    /// The flag of the token that [`Stop::child`] was called on.
+    /// Flag of the parent token, if this token was created by [`Stop::child`].
     parent: Option<Arc<AtomicBool>>,
 }
 

@@ -155,7 +155,7 @@ fn read_feeds(
     let mut values = 0;
     for entry in entries {
         let Some(name) = &entry.file else {
-            let what = "a feed has no file; write file = \"users.csv\"";
+            let what = "feed without a file; add file = \"users.csv\"";
             return Err(file.error(&entry.span(), what));
         };
         let directory = file.path().parent().unwrap_or(Path::new(""));
@@ -186,7 +186,7 @@ fn read_feeds(
     Ok(feeds)
 }
 
-/// Returns how requests use the column with a name.
+/// Returns how requests use a column.
 fn column_use(name: &str, requests: &[MixRequest]) -> ColumnUse {
     let (own, raw) = (format!("{{{name}}}"), format!("{{raw:{name}}}"));
     let mut found = ColumnUse::default();
@@ -205,7 +205,7 @@ fn column_use(name: &str, requests: &[MixRequest]) -> ColumnUse {
     found
 }
 
-/// Rejects a load that sends more requests than feeds have unique rows, as far as its number of
+/// Rejects a load with more requests than feeds have unique rows, if the number of
 /// requests is known.
 pub(crate) fn check_rows(spec: &PlanSpec, plan: &Plan) -> Result<(), String> {
     let Some(rows) = plan.unique_rows() else {

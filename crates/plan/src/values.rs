@@ -254,7 +254,7 @@ impl fmt::Display for Scalar {
     }
 }
 
-/// Form of a percentage.
+/// Description of a valid percentage, for error messages.
 const PERCENTAGE: &str = "a percentage above 0% and below 100%, such as \"5%\"";
 
 /// Parses a percentage above 0 % and below 100 %. Returns it as a share.

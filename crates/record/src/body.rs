@@ -87,7 +87,7 @@ pub(crate) mod base64_bytes {
 pub(crate) type LongBodies = BTreeMap<String, Base64Bytes>;
 
 impl RequestBody {
-    /// Returns a body of which a record contains only the length and hash, even if it is short.
+    /// Returns a body that records contain only as length and hash, even if it is short.
     #[must_use]
     pub fn unrecorded(bytes: Vec<u8>) -> Self {
         RequestBody {

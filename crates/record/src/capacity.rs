@@ -216,7 +216,7 @@ pub struct ObjectiveFigure {
     /// Measured figure in the unit of the objective: microseconds, or a share from 0 to 1. Null if
     /// it was not measured or falls among timeouts.
     pub value: Option<f64>,
-    /// Limit in microseconds if the objective limits a time; null otherwise, and in records of
+    /// Limit in microseconds for an objective on a time; absent otherwise, and in records of
     /// earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_us: Option<f64>,

@@ -20,7 +20,7 @@ crate::names::named! {
         ClientFds = "client-fds",
         /// The server's accept queue overflows.
         ListenBacklog = "listen-backlog",
-        /// Open model: new connections overload the server, although fewer connections suffice.
+        /// Open model: the load opens more connections than it needs, which overloads the server.
         ConnectionStorm = "connection-storm",
         /// The server reached its open-file limit.
         ServerFds = "server-fds",

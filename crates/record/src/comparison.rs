@@ -84,7 +84,7 @@ pub struct Compared {
 /// Comparison of two systems by one metric.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
-    /// The candidate, which is the numerator of the ratio.
+    /// The candidate (numerator of the ratio).
     pub a: String,
     /// The baseline.
     pub b: String,
@@ -105,8 +105,8 @@ pub struct Comparison {
     /// or more.
     /// The estimate uses the 80 % upper confidence bound of the observed variance.
     pub repetitions_needed: Option<u32>,
-    /// Duration of the load on this number of processes of both systems, in seconds. Absent if
-    /// their number is null, or in records of earlier versions.
+    /// Total duration of the load on `repetitions_needed` processes of each system, in seconds.
+    /// Absent if `repetitions_needed` is null, and in records of earlier versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repetitions_load_s: Option<f64>,
     /// Method used to compute the ratio and its interval.

@@ -209,7 +209,7 @@ pub enum EndReason {
 /// The `--abort-if` condition that ended a load early.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Abort {
-    /// Condition, with the time for which it must hold.
+    /// Condition, including the time for which it must hold.
     pub condition: String,
     /// Figure of the last second in which the condition held.
     pub figure: String,
@@ -354,7 +354,7 @@ pub struct RequestLogEnd {
     /// Number of sampled requests that were not written, because of an error or because writing was
     /// too slow.
     pub dropped: u64,
-    /// Why the file could not be written; null if it could.
+    /// Reason why writing failed; null if it succeeded.
     pub error: Option<String>,
 }
 

@@ -10,7 +10,7 @@ use crate::body::RequestBody;
 pub struct Feed {
     /// File name without its directory.
     pub file: String,
-    /// Row that a request takes.
+    /// Rule that selects a request's row.
     pub take: RowChoice,
     /// Number of rows, at least 1.
     pub rows: u64,
@@ -30,11 +30,11 @@ pub struct FeedColumn {
     pub is_encoded: bool,
 }
 
-/// Row that a request takes.
+/// Rule that selects a request's row.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum RowChoice {
-    /// Request n takes row n, and starts again after the last row.
+    /// Request n takes row n; after the last row, the first row follows.
     #[default]
     InTurn,
     /// Each request takes a random row, which depends on the seed and the request's number.

@@ -48,8 +48,8 @@ pub struct GateRules {
     pub candidate: String,
     /// Metric to compare.
     pub metric: ComparedMetric,
-    /// Smallest degradation, or two-sided the smallest difference, that the gate must find, as a
-    /// share of the baseline's figure.
+    /// Smallest degradation (two-sided: difference in either direction) that the gate must detect,
+    /// as a share of the baseline's figure.
     pub margin: f64,
     /// Time limit in seconds, excluding builds.
     pub budget_s: f64,
@@ -57,8 +57,8 @@ pub struct GateRules {
     /// they are measured one after the other.
     #[serde(default)]
     pub is_alternating: bool,
-    /// Whether a faster candidate is a difference too (`floodmark compare --baseline`). Otherwise,
-    /// only a degradation counts.
+    /// Whether the gate also looks for improvements (`floodmark compare --baseline`). Otherwise,
+    /// it looks only for degradations.
     #[serde(default)]
     pub is_two_sided: bool,
 }
@@ -276,7 +276,7 @@ mod tests {
             (1.0, 0.96, 1.04, Equivalent),
             (0.95, 0.91, 0.99, Different),
             (1.05, 1.01, 1.09, Different),
-            // Certainly different, but by less than half of the margin.
+            // The interval excludes 1, but the difference is less than half of the margin.
             (0.98, 0.97, 0.99, Equivalent),
             (0.99, 0.94, 1.04, Inconclusive),
             (1.01, 0.96, 1.06, Inconclusive),

@@ -61,8 +61,8 @@ pub fn caveats(a: (&RunGroup<'_>, &[Record]), b: (&RunGroup<'_>, &[Record])) -> 
     Caveats { unlike, notes }
 }
 
-/// How to compare results of a single server process.
-const MEASURE_BOTH: &str = "to find out whether two versions differ, measure them together: floodmark compare \
+/// Advice for results of a single server process.
+const MEASURE_BOTH: &str = "to decide whether two versions differ, measure them together: floodmark compare \
      --baseline COMMAND --candidate COMMAND";
 
 /// Returns one line for each property that differs or has several values.

@@ -47,7 +47,7 @@ impl<'a> RunGroup<'a> {
         self.processes.iter().flatten().copied()
     }
 
-    /// Returns the mean duration of the load on a server process in seconds, including warm-ups.
+    /// Returns the mean load time per server process in seconds, including warm-ups.
     pub(super) fn load_s_per_process(&self) -> f64 {
         let runs = self
             .runs()

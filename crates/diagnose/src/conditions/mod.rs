@@ -49,7 +49,7 @@ pub type RunCondition = Condition<Figure>;
 /// A condition of `floodmark load --abort-if`: `errors > 20% for 5s`.
 #[derive(Debug, Clone)]
 pub struct AbortCondition {
-    /// The condition on the figures of each second.
+    /// Condition that is evaluated on each second's figures.
     pub condition: RunCondition,
     /// Time for which the condition must hold.
     pub sustained: Duration,

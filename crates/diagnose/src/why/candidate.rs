@@ -156,7 +156,7 @@ pub fn not_available(evidence: impl Into<String>) -> Option<Finding> {
 pub struct Findings {
     pub candidates: Vec<(Cause, Candidate)>,
     pub ruled_out: Vec<RuledOut>,
-    /// Causes that the counters suggest but a perturbation contradicts.
+    /// Causes that the counters suggest but that a perturbation contradicts.
     pub contradicted: Vec<RuledOut>,
     /// Descriptions of evidence that was not available.
     pub unseen: Vec<String>,

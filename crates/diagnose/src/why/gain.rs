@@ -80,9 +80,9 @@ pub(super) fn of(facts: &RunFacts<'_>, model: GainModel, path: &[PathStep]) -> O
 /// - No upper bound is below the measured throughput.
 /// - The throughput without the limit is at least the measured throughput and the upper bound.
 ///
-/// If a prediction violates this by no more than noise, raises it. Otherwise, removes it. Also
-/// removes an upper bound above the throughput that is predicted without the limit, because another
-/// limit comes first.
+/// Raises a prediction that violates a rule by no more than noise, and removes others. Also
+/// removes an upper bound above the throughput predicted without the limit, because another
+/// limit applies first.
 pub(super) fn consistent(mut verdict: Verdict, measured_per_s: f64) -> Verdict {
     let is_possible = |per_s: f64| per_s >= (1.0 - NOTICEABLE) * measured_per_s;
     verdict

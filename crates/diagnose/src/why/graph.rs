@@ -375,7 +375,8 @@ fn accept_queue_before(facts: &RunFacts<'_>, limit: &ServiceLimit) -> Option<Acc
     let queued = (waiting - closed).max(0.0);
     // The threads of a prefork server accept connections themselves, so they also limit the number
     // of connections. In other servers, a separate thread may wait for a connection to end before
-    // it accepts the next one. If connections are short, that thread accepts one per few responses.
+    // it accepts the next one. If connections are short-lived, that thread accepts one every few
+    // responses.
     let mut groups = facts.thread_groups.iter();
     let may_wait_to_accept = groups.any(|group| {
         limit.group.as_ref() != Some(&group.name)
@@ -420,8 +421,8 @@ fn shown_by_threads(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit
         }
     };
     let mut limit = limits.reduce(higher)?;
-    // The main thread may belong to the pool, although it is a group of its own. Threads that sleep
-    // may be unrelated.
+    // The main thread may belong to the pool, although it is in a separate group. Threads that
+    // sleep may be unrelated.
     let resource = limit.resource.clone();
     let is_member = |group: &ThreadGroupFacts, of: &Activity| {
         let is_same = |step: &&PathStep| step.kind == resource.kind && step.who == resource.who;
@@ -449,8 +450,8 @@ fn limit_of(
     };
     let is_unread = || facts.are_unread(in_flight) == Some(true);
     let workers = group.workers();
-    // Samples miss some of the short waits for a file. If one thread never waits for work or a lock,
-    // it spends all of its other time in such waits.
+    // Samples miss some short waits for files. If the only thread never waits for work or a lock,
+    // it spends the rest of its time in such waits.
     let rest = (workers - of.idle - of.locks - of.cpu).max(0.0);
     let awaited = main_resource(&of.awaited).map(|step| {
         let is_file = step.kind == StepKind::Disk && workers < ONE.end && group.never_waits();

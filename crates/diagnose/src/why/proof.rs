@@ -193,8 +193,8 @@ fn contradicts(interval: &Interval, (low, high): (f64, f64)) -> bool {
     interval.high < low || interval.low > high
 }
 
-/// Returns the first perturbation that contradicts a class of causes, with its interval and the
-/// predicted range. `gain` is the throughput that is predicted without the limit.
+/// Returns the first perturbation that contradicts a class of causes, with the measured interval
+/// and the predicted range. `gain` is the throughput that is predicted without the limit.
 fn contradiction(
     run: &Run,
     class: CauseClass,
@@ -207,7 +207,7 @@ fn contradiction(
     })
 }
 
-/// Returns the figure that rules out a cause if a perturbation contradicts it. `gain` is the
+/// Returns the measurement that rules out a cause, if a perturbation contradicts it. `gain` is the
 /// throughput that is predicted without the cause.
 pub(super) fn contradicting_figure(run: &Run, cause: Cause, gain: Option<&Gain>) -> Option<String> {
     let class = causes::spec(cause).class?;

@@ -6,12 +6,12 @@ use super::facts::RunFacts;
 use super::thresholds::{CONTENDED, MOST, NOTICEABLE};
 use crate::text::show_s;
 
-/// Minimum p99 of the response time, in µs, that ordinary scheduling delays cannot explain. Linux
-/// lets a runnable thread wait for a few milliseconds while other threads run.
+/// Minimum p99 of the response time, in µs, that scheduling delays do not explain. Linux
+/// can keep a runnable thread waiting for a few milliseconds.
 const SLOW_US: f64 = 10_000.0;
 
 /// Describes the tail of the response times and the place where the slowest requests wait. Returns
-/// `None` if p99 is less than ten times p50.
+/// `None` if p99 is below [`SLOW_US`] or less than ten times p50.
 pub(super) fn show(facts: &RunFacts<'_>) -> Option<String> {
     let times = &facts.run.response_time_us;
     let (p50_us, p99_us) = times.p50.zip(times.p99)?;

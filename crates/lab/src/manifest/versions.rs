@@ -32,7 +32,7 @@ pub struct VersionComparison {
     pub candidate: CommandWords,
     /// Path to request.
     pub path: String,
-    /// Load for both versions, except for the default of its warm-up.
+    /// Load for both versions. Without a warm-up, a share of the duration is used.
     pub load: LoadSpec,
     /// Metric to compare.
     pub metric: ComparedMetric,
@@ -53,7 +53,7 @@ impl CommandWords {
         words.check(&PLACEHOLDERS)?;
         if !words.uses("port") {
             return Err(
-                "the server does not know its port; add {port} where the command expects the port"
+                "the command does not contain {port}; add {port} where the server expects its port"
                     .to_owned(),
             );
         }
@@ -61,7 +61,7 @@ impl CommandWords {
     }
 }
 
-/// Parses the path of a request.
+/// Parses a request path.
 ///
 /// # Errors
 /// The text does not start with `/`, or contains spaces or characters other than ASCII.
@@ -69,7 +69,10 @@ pub fn request_path(text: &str) -> Result<String, String> {
     if is_path(text) {
         return Ok(text.to_owned());
     }
-    Err("not a path; start it with / and percent-encode spaces and non-ASCII characters".to_owned())
+    Err(
+        "invalid path; start it with / and percent-encode spaces and non-ASCII characters"
+            .to_owned(),
+    )
 }
 
 impl Experiment {
@@ -79,7 +82,7 @@ impl Experiment {
     /// The metric cannot be compared under this load.
     pub fn of_versions(versions: VersionComparison) -> Result<Self, String> {
         let mut load = versions.load;
-        // `auto` selects the steady part of a run, which a short run need not have.
+        // `auto` selects the steady part of a run, but a short run may have none.
         let warmup = load
             .duration
             .map(|length| Warmup::Before(length.mul_f64(AUTO_WARMUP)));
@@ -118,7 +121,7 @@ impl Experiment {
     }
 }
 
-/// Returns the trial of one version. Its name is also the name of the flag.
+/// Returns the trial of one version. `name` is also the name of its flag.
 fn trial(name: &str, command: CommandWords, path: &str, load: &LoadSpec) -> Trial {
     let package = ManifestPackage {
         name: name.to_owned(),
@@ -254,10 +257,7 @@ mod tests {
         for (command, words) in [
             ("", "the command is empty"),
             ("./new 'a {port}", "unclosed quote"),
-            (
-                "./new 8080",
-                "add {port} where the command expects the port",
-            ),
+            ("./new 8080", "add {port} where the server expects its port"),
             ("./new {prot}", "did you mean \"port\"?"),
             ("./new {port} {store}", "unknown placeholder {store}"),
         ] {

@@ -224,7 +224,7 @@ fn failure(record: &Record, result: &CapacityResult) -> Vec<TextLine> {
     {
         lines.push(cause);
         let mut verdict = verdict.clone();
-        // Drop an upper bound that the server or its capacity has exceeded.
+        // Omit an upper bound below the capacity or the rate that the server answered.
         let reached = [result.answered_per_s, result.rate_per_s];
         let is_exceeded = |limit: f64| reached.iter().flatten().any(|per_s| *per_s > limit);
         verdict.limit_per_s = verdict.limit_per_s.filter(|limit| !is_exceeded(*limit));
@@ -800,7 +800,7 @@ pub(crate) fn charts(record: &Record, result: &CapacityResult) -> Vec<Chart> {
     ]
 }
 
-/// Returns a level for each objective that limits a time.
+/// Returns a horizontal line for each objective on a time.
 fn time_limits(result: &CapacityResult) -> Vec<ChartMark> {
     let figures = result.trials.first().map(|trial| trial.figures.iter());
     let limits = figures.into_iter().flatten();
@@ -808,7 +808,7 @@ fn time_limits(result: &CapacityResult) -> Vec<ChartMark> {
     limits.collect()
 }
 
-/// Returns an axis of times that contains the curves and the limits.
+/// Returns a time axis that covers the curves and the limits.
 fn times_axis(curves: &[Curve], limits: &[ChartMark]) -> AxisFit {
     let values = curves.iter().flat_map(Curve::values);
     let values = Vec::from_iter(values.chain(limits.iter().map(|limit| limit.at)));

@@ -406,8 +406,8 @@ fn tuned(tuning: &Tuning) -> ConditionCase {
     ConditionCase::new("tuning", outcome, &tuning.why_ended)
 }
 
-/// Returns the case for the decision of a gate or of a comparison of two versions, which passes if
-/// it is decided.
+/// Returns the case for a gate or a comparison of two versions. A comparison passes if
+/// it reaches a decision.
 fn gated(gate: &GateResult) -> ConditionCase {
     let outcome = match gate.decision {
         GateDecision::Passed | GateDecision::Equivalent | GateDecision::Different => {

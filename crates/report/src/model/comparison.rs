@@ -78,7 +78,8 @@ pub(crate) fn table<'a>(comparisons: impl IntoIterator<Item = &'a Comparison>) -
     Table::of(rows, "")
 }
 
-/// Returns the cells of a comparison. Programs read the candidate as `a` and the baseline as `b`.
+/// Returns the cells of a comparison. In machine-readable tables, `a` is the candidate and `b` the
+/// baseline.
 fn cells(of: &Comparison) -> Vec<ColumnCell> {
     let show = |value| figure(of.metric, value);
     let (figure_a, figure_b) = (of.figures_a.figure, of.figures_b.figure);
@@ -125,7 +126,7 @@ fn pairs(comparisons: &[Comparison]) -> impl Iterator<Item = &[Comparison]> {
     comparisons.chunk_by(|one, next| (&one.a, &one.b) == (&next.a, &next.b))
 }
 
-/// Maximum number of pairs for which several results are stated.
+/// Maximum number of pairs for which several metrics are stated.
 const FEW_PAIRS: usize = 3;
 
 /// Returns the most important results as sentences: one per pair if there are many pairs.
@@ -141,7 +142,7 @@ pub(crate) fn results(comparisons: &[Comparison]) -> Vec<TextLine> {
     stated.map(|of| line("result", result(of))).collect()
 }
 
-/// Returns the figure of a trial in its comparisons, or `None` if it is not compared.
+/// Returns the figure of a trial from its comparisons, or `None` if the metric is not compared.
 pub(crate) fn figure_of(
     comparisons: &[Comparison],
     trial: &str,
@@ -237,8 +238,8 @@ pub(crate) fn result(comparison: &Comparison) -> String {
     format!("{differ} ({level} interval: {interval}){conclusion}")
 }
 
-/// Describes how many server processes a conclusive comparison probably needs, and how long the load
-/// on them takes. Returns `None` if their number is unknown or the comparison is conclusive.
+/// Describes how many server processes a conclusive comparison probably needs, and how long their
+/// load takes. Returns `None` if the number is unknown or the comparison is conclusive.
 fn processes_needed(comparison: &Comparison) -> Option<String> {
     let processes = comparison.repetitions_needed?;
     let needed = match processes {

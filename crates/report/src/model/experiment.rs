@@ -47,7 +47,7 @@ pub(crate) fn document(record: &Record) -> Blocks {
     }
     let has_capacities = experiment.capacity.is_some();
     capacity::add_trial_capacities(&mut blocks, record);
-    // The figures of alternating loads are those of the pairs. The ordinary runs only show whether
+    // Alternating loads report the figures of the pairs. The ordinary runs only show whether
     // these figures are valid.
     let is_alternating = experiment
         .gate
@@ -89,7 +89,7 @@ pub(crate) fn document(record: &Record) -> Blocks {
     blocks
 }
 
-/// Returns the cells of a trial. A figure that is compared is the same as in the comparison.
+/// Returns the cells of a trial. Compared metrics show the same figure as the comparison.
 fn cells(trial: &str, runs: &TrialRuns<'_>, record: &Record) -> Vec<ColumnCell> {
     let compared = |metric| comparison::figure_of(&record.comparisons, trial, metric);
     let time = |metric, statistic| match compared(metric) {

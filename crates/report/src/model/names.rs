@@ -82,8 +82,8 @@ pub(crate) fn by_load<'a, 'b>(all: &'b [NamedRun<'a>]) -> impl Iterator<Item = &
 /// drawn runs.
 ///
 /// For a single load, the drawn runs are spread evenly over its attempts. For several loads, each
-/// is represented by the run with median throughput. Loads with per-second data come first, then
-/// loads of the open model: a search for a capacity ends with those, in ascending order.
+/// is represented by the run with median throughput. Loads with per-second data come first,
+/// followed by open-model loads, because a capacity search ends with these, in ascending order.
 pub(crate) fn drawn<'a>(all: &[NamedRun<'a>]) -> (Vec<NamedRun<'a>>, Option<String>) {
     if all.len() <= MAX_CURVES {
         return (all.to_vec(), None);

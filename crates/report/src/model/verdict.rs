@@ -120,7 +120,7 @@ fn perturbation(tested: &Tested) -> TextLine {
     line("tested", text)
 }
 
-/// Returns the cause that limited each trial. If there are few trials, adds the evidence and each
+/// Returns the cause that limited each trial. For few trials, also returns the evidence and each
 /// distinct next step.
 pub(crate) fn of_trials(trials: &[(&str, Vec<&Run>)]) -> Vec<TextLine> {
     let few = trials.len() <= FEW;

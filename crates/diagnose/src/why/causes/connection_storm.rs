@@ -1,5 +1,5 @@
-//! Open model: the client opened many more connections than the load needs, because requests that
-//! waited for a new connection made further requests open one too.
+//! Open model: the client opened many more connections than the load needs. Requests that
+//! waited for a new connection made later requests open connections, too.
 
 use floodmark_record::metric::NetworkFigure;
 
@@ -9,16 +9,16 @@ use crate::why::thresholds::LONG_WAIT_S;
 pub(super) static SPEC: CauseSpec =
     CauseSpec::new(Cause::ConnectionStorm, Place::Accepting, detect);
 
-/// Number of connections that every server handles. It is also the least default maximum of the
+/// Number of connections that any server can handle. Equals the smallest default maximum of the
 /// open model.
 const FEW_CONNECTIONS: f64 = 50.0;
 
-/// Returns whether there was a storm.
+/// Returns whether this rule finds a storm of connections.
 pub(super) fn is_found(facts: &RunFacts<'_>) -> bool {
     matches!(detect(facts), Some(Finding::Limit(_)))
 }
 
-/// Detects a storm at an offered rate that the server meets. A server that falls behind also gets
+/// Detects a storm at an offered rate that is met. A server that falls behind also gets
 /// more and more connections, but its own limit is the cause.
 fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     none::met(facts)?;
@@ -30,7 +30,7 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     let opened = run.connections.peak.unwrap_or(run.connections.opened);
     // Little's law, for requests that do not wait for a connection.
     let needed = facts.ok_per_s * run.service_time_us.p50? / 1e6;
-    // Most requests of a load that opens connections slowly may use the existing connections.
+    // Slow connects do no harm if most requests use existing connections.
     let slow_us = run.connect_time_us.p99?.min(run.blocked_us.p99?);
     let figure = format!(
         "connections.peak: {}; a typical request ({} of service time) needs {needed:.1} at once",

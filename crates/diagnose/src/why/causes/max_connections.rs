@@ -38,7 +38,7 @@ fn starved(facts: &RunFacts<'_>) -> Option<Candidate> {
     let (silent, opened) = (run.connections.silent, run.connections.opened);
     let is_kept = run.plan.connection_use == ConnectionUse::Kept && !run.plan.is_open();
     let slow_us = run.service_time_us.p99?;
-    // A server that serves all connections slowly also leaves some without a response.
+    // If the server serves all connections slowly, some also have no response at the end.
     let is_fast = slow_us / 1e6 < NOTICEABLE * run.sending_s.min(run.plan.timeout.as_secs_f64());
     let served = opened.saturating_sub(silent);
     if !is_kept || !is_fast || served == 0 || (silent as f64) < NOTICEABLE * opened as f64 {

@@ -6,7 +6,7 @@ use crate::why::tail;
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
     explained_by: &[Cause::ConnectionStorm],
-    // A storm delays requests although the server keeps up with their rate.
+    // A storm of connections delays requests even if the offered rate is met.
     explanation: |facts, candidate| {
         let is_storm = connection_storm::is_found(facts);
         is_storm.then(|| Effect::RuledOut(candidate.evidence[0].clone()))

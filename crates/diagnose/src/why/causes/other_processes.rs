@@ -9,7 +9,7 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
 };
 
 fn suspect(recent: &RecentFigures) -> Option<Suspicion> {
-    // With half of the CPUs, other programs also disturb a load that leaves some CPU time idle.
+    // Other programs that use half of the CPUs disturb the load even if some CPU time is idle.
     let is_full = recent.full_host().is_some();
     let least = if is_full { CONTENDED } else { MOST };
     let (cpus, other) = (recent.host_cpus?, recent.programs_cpus()?);

@@ -80,8 +80,8 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     .found()
 }
 
-/// Returns whether threads that work on requests sometimes wait for a lock with a timeout, as under
-/// an interpreter lock, and for no resource.
+/// Returns whether threads that work on requests sometimes wait for a lock with a timeout (as under
+/// an interpreter lock) but for no other resource.
 fn takes_turns(facts: &RunFacts<'_>) -> bool {
     let waits = |group: &ThreadGroupFacts| {
         group.blocked_on_kind(WaitKind::TimedLock) - group.inactive_on_timed_locks()
@@ -125,7 +125,7 @@ fn one_at_a_time(facts: &RunFacts<'_>) -> Option<Finding> {
         .filter(|requests| few.contains(requests))?;
     let mut groups = facts.thread_groups.iter();
     // The threads of a pool wait for a resource. Under an interpreter lock, the number of threads
-    // can also equal the number of concurrent requests, but the threads wait only for each other.
+    // can equal the number of concurrent requests, too, but the threads wait only for the lock.
     let is_pool = groups.any(|group| is_pool(group, concurrency, facts))
         && (ONE.contains(&concurrency) || !await_no_resource(facts, concurrency));
     // With fewer idle CPUs, the threads may be sharing the only CPU that other programs leave free.

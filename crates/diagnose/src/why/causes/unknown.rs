@@ -13,7 +13,7 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
 
 /// Returns the candidate for a run without a conclusive cause. `weak` is the most likely cause and
 /// its probability, if this probability is too low. `contradicted` is the first cause that the
-/// counters suggest but a perturbation contradicts.
+/// counters suggest but that a perturbation contradicts.
 pub(in crate::why) fn unknown(
     facts: &RunFacts<'_>,
     weak: Option<(&(Cause, Candidate), f64)>,

@@ -216,8 +216,8 @@ impl RunFacts<'_> {
     }
 
     /// Returns whether requests are in service while the client, the server and the store together
-    /// have less than half a thread on a CPU or waiting for one, so that CPU time cannot be what
-    /// limits the run. Returns `false` if this is unknown.
+    /// have less than half a running or runnable thread, so CPU time cannot limit the run. Returns
+    /// `false` if this is unknown.
     pub fn spends_time_elsewhere(&self) -> bool {
         let threads = |of: &CpuUse| of.used + of.runnable.unwrap_or(0.0);
         let threads: f64 = self.participants().map(threads).sum();
@@ -227,8 +227,8 @@ impl RunFacts<'_> {
 
     /// Returns whether the client, the server or the store needs more CPU time than it gets: one of
     /// their threads waits only for CPU time, together they could use all CPUs, or they wait for
-    /// CPUs longer than they use them while no CPU is idle, unless requests spend most of their
-    /// time elsewhere.
+    /// CPUs for longer than they use them while no CPU is idle. Exception: requests spend most of
+    /// their time elsewhere.
     pub fn lacks_cpu(&self) -> bool {
         let participants = self.participants();
         let is_starved = |on_cpu: f64, runnable: f64, share: f64| {
@@ -313,7 +313,7 @@ impl RunFacts<'_> {
         self.server.as_ref()?.busiest.as_ref()
     }
 
-    /// Returns the groups that may consist of this thread of the server.
+    /// Returns the thread groups that may consist of only this thread.
     pub fn groups_like<'f>(
         &'f self,
         thread: &'f BusiestThread,

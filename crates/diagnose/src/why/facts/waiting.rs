@@ -58,7 +58,7 @@ impl RunFacts<'_> {
         waiting * self.run.sending_s / self.opened().max(1.0)
     }
 
-    /// Returns whether a connection serves only a few requests.
+    /// Returns whether most connections serve only a few requests.
     pub fn has_short_connections(&self) -> bool {
         self.opened() >= REOPENED * self.run.requests.sent as f64
     }
@@ -104,7 +104,7 @@ impl RunFacts<'_> {
 pub struct ThreadGroupFacts {
     pub name: String,
     pub threads: f64,
-    /// Number of threads that are at least a fifth as active as the busiest thread, or of all
+    /// Number of threads that are at least a fifth as active as the busiest thread; all
     /// threads if this is unknown.
     pub at_work: f64,
     /// Voluntary context switches per second.
@@ -131,7 +131,7 @@ impl ThreadGroupFacts {
     }
 
     /// Returns the number of workers, except those that stay inactive while they wait for an event,
-    /// such as a thread for administration.
+    /// such as an administrative thread.
     pub fn pool_threads(&self) -> f64 {
         let supervising = self.threads - self.workers();
         let others = (self.inactive() - supervising).max(0.0);
@@ -149,7 +149,7 @@ impl ThreadGroupFacts {
     }
 
     /// Returns the number of inactive threads that are waiting for a lock with a timeout, such as a
-    /// thread that supervises processes. Inactive threads are assumed to wait for other objects
+    /// thread that supervises processes. Assumes that inactive threads wait for other objects
     /// first.
     pub fn inactive_on_timed_locks(&self) -> f64 {
         let timed = self.blocked_on_kind(WaitKind::TimedLock);
