@@ -241,7 +241,7 @@ fn the_ordinary_runs_of_an_alternating_load_can_prevent_a_decision() {
         ),
     ] {
         let result = judged(is_two_sided, candidate, statuses);
-        // More pairs cannot lead to another decision.
+        // More pairs cannot change the decision.
         assert_eq!(
             (result.decision, result.ended),
             (decision, GateEnd::Decided),

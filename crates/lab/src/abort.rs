@@ -25,7 +25,7 @@ pub(crate) struct AbortMonitor<'a> {
     intended: u64,
 }
 
-/// A condition, and for how long it has held.
+/// A condition and how long it has held.
 struct SustainedCondition<'a> {
     of: &'a AbortCondition,
     /// Index of the condition's request in the mix; `None` if the condition applies to all
@@ -64,7 +64,7 @@ impl Measured for IntervalFigures {
 }
 
 impl<'a> AbortMonitor<'a> {
-    /// Creates a monitor for a load. The plan's mix has every request that a condition names.
+    /// Creates a monitor for a load. The plan's mix must contain every request that a condition names.
     pub(crate) fn new(conditions: &'a [AbortCondition], plan: &Plan) -> Self {
         let group = |of: &AbortCondition| {
             let name = of.condition.group.as_ref()?;

@@ -57,7 +57,7 @@ pub(crate) struct RunProgress {
     /// Length of the sending window, or `None` if the length is not known in advance.
     length_s: Option<f64>,
     /// Whether a duration limits the sending window. In the open model, a window with a number of
-    /// requests has a length, but ends only when all requests were sent.
+    /// requests has a length, but ends only when all requests have been sent.
     has_duration: bool,
     requests: Option<u64>,
     steps: Vec<RateStep>,

@@ -92,7 +92,7 @@ impl Judge {
                         .contained
                         .push(Finder::new(text.as_bytes()).into_owned());
                 }
-                // A clone has a cache of its own, so threads do not wait for each other's.
+                // Each clone has its own cache, so threads do not contend for a shared one.
                 Expect::Regex(pattern) => judge.patterns.push(pattern.regex().clone()),
             }
         }

@@ -26,7 +26,7 @@ pub fn closed_plan(connections: u32, requests: u64) -> Plan {
     }
 }
 
-/// Returns the length of a window that a duration in seconds or a number of requests ends.
+/// Returns the length of a window limited by a duration in seconds, a number of requests, or both.
 pub fn length(duration_s: Option<f64>, requests: Option<u64>) -> Length {
     match (duration_s.map(Duration::from_secs_f64), requests) {
         (Some(duration), Some(requests)) => Length::Earlier { duration, requests },

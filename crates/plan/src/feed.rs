@@ -44,7 +44,7 @@ impl ColumnUse {
     /// Returns why requests cannot contain a value, or `None` if they can.
     fn obstacle(self, value: &[u8]) -> Option<&'static str> {
         if self.starts_path && !value.starts_with(b"/") {
-            Some("does not start with \"/\", but a path starts with it")
+            Some("does not start with \"/\", but is used at the start of a path; add the slash")
         } else if self.raw_in_path && !value.iter().all(u8::is_ascii_graphic) {
             Some(
                 "contains a character that is invalid in a path; percent-encode it, or use {name} instead of {raw:name}",
@@ -101,7 +101,7 @@ pub(crate) fn read(
             || name.starts_with("raw:")
         {
             return Err(in_header(format!(
-                "column \"{name}\" has the name of a template; rename it"
+                "column name \"{name}\" is reserved for a template; rename the column"
             )));
         }
         names.push(name);
@@ -254,7 +254,7 @@ impl<'a> Csv<'a> {
             let Some(end) = rest.iter().position(|byte| *byte == b'"') else {
                 return Err((
                     first_line,
-                    "a quoted value does not end; add a double quote",
+                    "a quoted value has no closing quote; add a double quote",
                 ));
             };
             value.extend_from_slice(&rest[..end]);
@@ -351,11 +351,15 @@ mod tests {
             (
                 "a,seq\n1,2",
                 BODY,
-                "f.csv:1: column \"seq\" has the name of a template",
+                "f.csv:1: column name \"seq\" is reserved for a template",
             ),
             ("a,b\n1,2\n\n3", BODY, "f.csv:4: 1 value for 2 columns"),
             ("a,b\n\"1\n2\",3\n4\n", BODY, "f.csv:4: 1 value for"),
-            ("a,b\n\"1,2\n", BODY, "f.csv:2: a quoted value does not end"),
+            (
+                "a,b\n\"1,2\n",
+                BODY,
+                "f.csv:2: a quoted value has no closing quote",
+            ),
             (
                 "a,b\n\"1\"2,3\n",
                 BODY,

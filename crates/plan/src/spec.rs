@@ -239,7 +239,7 @@ pub struct PlanSpec {
     pub insecure: bool,
     /// PEM file with trusted certificate authorities.
     pub cacert: Option<PathBuf>,
-    /// Name to send as SNI and to verify the certificate for, instead of the URL's host.
+    /// Host name for SNI and certificate verification, instead of the URL's host.
     pub sni: Option<String>,
     /// Whether to do a full TLS handshake on each connection.
     pub no_resumption: bool,

@@ -858,7 +858,7 @@ pub struct MixRequest {
     pub request: RequestPlan,
     /// Conditions for an ok response. If there are none, any response with status 2xx or 3xx is ok.
     pub expect: Vec<Expect>,
-    /// Whether `{seq}`, `{rand:a-b}`, `{uuid}` and the names of columns are replaced in the path,
+    /// Whether `{seq}`, `{rand:a-b}`, `{uuid}` and column names in braces are replaced in the path,
     /// header values and body.
     pub templates: bool,
 }

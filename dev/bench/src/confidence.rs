@@ -225,7 +225,7 @@ fn fit<'a>(samples: impl Iterator<Item = &'a Sample>) -> Model {
     }
 }
 
-/// Returns the most frequent right cause for each cause of a wrong verdict.
+/// For each cause named in a wrong verdict, returns the most frequent correct cause.
 fn confused(samples: &[&Sample]) -> Vec<(Cause, Cause)> {
     let mut counts: BTreeMap<Cause, BTreeMap<Cause, usize>> = BTreeMap::new();
     let wrong = samples

@@ -70,7 +70,7 @@ fn prefers_runs_with_data_per_second() {
 
 #[test]
 fn prefers_loads_of_the_open_model() {
-    // A search has two loads of the closed model, and then five at rates around the capacity.
+    // A search runs two closed-model loads, then five open-model loads at rates near capacity.
     let runs = (0..MAX_CURVES + 2).map(|i| {
         let mut run = if i < 2 {
             fixture::closed()
