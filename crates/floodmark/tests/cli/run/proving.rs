@@ -96,7 +96,7 @@ fn names_a_missing_server_and_keeps_the_result() {
         "{printed}"
     );
     assert!(
-        printed.contains("testing 2 changes in 24 windows, about 48 s"),
+        printed.contains("testing 2 changes in 18 windows, about 36 s"),
         "{printed}"
     );
     let after: serde_json::Value = serde_json::from_str(&record()).unwrap();
