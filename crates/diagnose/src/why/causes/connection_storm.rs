@@ -2,6 +2,7 @@
 //! waited for a new connection made later requests open connections, too.
 
 use floodmark_record::metric::NetworkFigure;
+use floodmark_record::plan::DEFAULT_CONNECTIONS;
 
 use super::*;
 use crate::why::thresholds::LONG_WAIT_S;
@@ -9,9 +10,9 @@ use crate::why::thresholds::LONG_WAIT_S;
 pub(super) static SPEC: CauseSpec =
     CauseSpec::new(Cause::ConnectionStorm, Place::Accepting, detect);
 
-/// Number of connections that any server can handle. Equals the smallest default maximum of the
-/// open model.
-const FEW_CONNECTIONS: f64 = 50.0;
+/// Number of connections that any server can handle: the smallest default maximum of the open
+/// model.
+const FEW_CONNECTIONS: f64 = DEFAULT_CONNECTIONS as f64;
 
 /// Returns whether this rule finds a storm of connections.
 pub(super) fn is_found(facts: &RunFacts<'_>) -> bool {
