@@ -118,7 +118,7 @@ pub struct Attempts<'a> {
     pub stop: &'a Stop,
     /// Conditions that end an attempt and skip the remaining attempts.
     pub abort_if: &'a [AbortCondition],
-    /// Log of single requests, if any. Agents do not support it.
+    /// Log of individual requests, if any. Agents do not support it.
     pub request_log: Option<RequestLogSetting<'a>>,
     /// The agents that divide the load; `None` if one worker on this host sends it.
     pub agents: Option<&'a AgentsSetting<'a>>,
@@ -128,7 +128,7 @@ pub struct Attempts<'a> {
     pub client: Option<&'a ExternalClient<'a>>,
 }
 
-/// A log of the single requests of all attempts.
+/// A log of the individual requests of all attempts.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestLogSetting<'a> {
     /// File to which the workers append lines.

@@ -20,7 +20,7 @@ const MAX_STALLS: usize = 4096;
 pub enum RequestSource {
     /// Each free connection sends the next request until the quota or the time is used up.
     Closed {
-        /// Number of requests that may still start; `None` if only time ends the phase.
+        /// Number of requests that may still start; `None` if only the duration limits the phase.
         left: Option<u64>,
         /// No request starts after this time. `None` if only a quota ends the phase.
         until: Option<Ns>,

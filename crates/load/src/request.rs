@@ -577,7 +577,7 @@ impl RequestTemplate {
         self.parts.iter().map(longest).sum()
     }
 
-    /// Appends the text of request `number` of a load with a seed.
+    /// Appends the text of request `number`, rendered with the load's seed.
     /// Does not allocate if `out` has room for [`RequestTemplate::longest`].
     pub fn render(&self, (seed, number): (u64, u64), random: &mut impl Rng, out: &mut Vec<u8>) {
         for part in &self.parts {

@@ -1,4 +1,4 @@
-//! The log of single requests (`--request-log`): one CSV line for each request that ended in the
+//! The log of individual requests (`--request-log`): one CSV line for each request that ended in the
 //! measurement.
 //!
 //! ```text

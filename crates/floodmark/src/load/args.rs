@@ -192,7 +192,7 @@ impl LoadArgs {
         self.replay.is_some() || matches!(self.steps, Some(RateSteps::Timed(_)))
     }
 
-    /// Returns the log of single requests, if there is one.
+    /// Returns the log of individual requests, if there is one.
     pub fn request_log(&self) -> Option<RequestLogSetting<'_>> {
         let file = self.request_log.as_deref()?;
         let share = self.request_log_sample.unwrap_or(1.0);

@@ -30,7 +30,7 @@ pub mod args;
 mod demo;
 pub mod shared;
 
-/// The flag for a log of single requests.
+/// The flag for a log of individual requests.
 const REQUEST_LOG: &str = "--request-log";
 
 /// Runs the command.

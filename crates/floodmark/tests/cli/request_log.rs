@@ -1,4 +1,4 @@
-//! Tests of the log of single requests.
+//! Tests of the log of individual requests.
 
 use std::collections::BTreeSet;
 use std::fs;

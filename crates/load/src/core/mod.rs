@@ -83,7 +83,7 @@ pub struct Core {
     pub not_ok_responses: NotOkBodies,
     /// The target's addresses and their state.
     pub targets: Targets,
-    /// Log of single requests; `None` without one.
+    /// Log of individual requests; `None` without one.
     pub request_log: Option<RequestLog>,
     connections: Vec<ConnectionSlot>,
     free: Vec<Slot>,
