@@ -169,16 +169,14 @@ mod tests {
         let stop = Stop::on_signals().unwrap();
         println!("\nready");
         let end = Instant::now() + Duration::from_secs(20);
+        while !stop.is_set() && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        if mode == "orderly" {
+            std::process::exit(if stop.is_set() { 17 } else { 1 });
+        }
+        println!("\nset");
         while Instant::now() < end {
-            if stop.is_set() && mode == "orderly" {
-                std::process::exit(17);
-            }
-            if stop.is_set() {
-                println!("\nset");
-                while Instant::now() < end {
-                    std::thread::sleep(Duration::from_millis(5));
-                }
-            }
             std::thread::sleep(Duration::from_millis(5));
         }
         std::process::exit(1);
