@@ -36,6 +36,7 @@ impl EvidenceRank {
 }
 
 /// A cause that may limit the run.
+#[derive(Clone)]
 pub struct Candidate {
     pub rank: EvidenceRank,
     /// Used share of the limit, or 1 if the share cannot be computed.
@@ -152,7 +153,7 @@ pub fn not_available(evidence: impl Into<String>) -> Option<Finding> {
 }
 
 /// The findings of all rules.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Findings {
     pub candidates: Vec<(Cause, Candidate)>,
     pub ruled_out: Vec<RuledOut>,

@@ -297,6 +297,7 @@ impl Model {
 
 #[cfg(test)]
 mod tests {
+    use floodmark_record::verdict::{Perturbation, Windows};
     use proptest::prelude::*;
 
     use super::*;
@@ -350,6 +351,23 @@ mod tests {
             evidence.contains("50 %") && evidence.contains("server-cpu-one-thread"),
             "{evidence}"
         );
+    }
+
+    #[test]
+    fn a_proof_names_a_cause_that_was_too_unlikely() {
+        let mut run = run_with(1.2, 1.0, 0.99);
+        run.least_service_time_us = Some(5_000.0);
+        run.perturbed.push(Windows {
+            change: Perturbation::SlowedServer,
+            knob: None,
+            connections: run.plan.connections,
+            base_per_s: vec![1_000.0, 1_010.0, 1_000.0, 990.0],
+            changed_per_s: vec![770.0, 775.0, 765.0, 770.0],
+        });
+        let verdict = verdict_by(&model(0.0), &run, &machine()).unwrap();
+        assert_eq!(verdict.cause, Cause::ServerCpuOneThread, "{verdict:#?}");
+        assert_eq!(verdict.confidence, Confidence::Proven);
+        assert_eq!(verdict.runner_up, None);
     }
 
     #[test]

@@ -56,17 +56,30 @@ fn verdict_by(model: &Model, run: &Run, environment: &Environment) -> Option<Ver
     let probability = features
         .as_ref()
         .map(|features| features.probability(model));
-    let runner_up = features.and_then(|features| {
-        let is_possible = Confidence::of(probability?) == Confidence::Possible;
-        is_possible.then(|| confidence::runner_up(&facts, features.cause, &findings, model))?
-    });
-    // Report a cause as unknown if its probability is too low.
-    let has_cause = probability.is_some_and(|p| Confidence::of(p) != Confidence::Unknown);
-    if !has_cause {
-        let weak = findings.candidates.first().zip(probability);
-        let unknown = causes::unknown(&facts, weak, findings.contradicted.first());
-        findings.candidates.insert(0, (Cause::Unknown, unknown));
+    let runner_up = features
+        .and_then(|features| confidence::runner_up(&facts, features.cause, &findings, model));
+    let judged =
+        |findings, probability| proof::judge(run, before_proof(&facts, findings, probability));
+    // Perturbations can raise a low probability.
+    match probability.map(|probability| judged(findings.clone(), Some(probability))) {
+        Some(first) if first.confidence != Confidence::Unknown => {
+            let runner_up = runner_up.filter(|_| first.confidence == Confidence::Possible);
+            Some(Verdict { runner_up, ..first })
+        }
+        weak => {
+            let probability = weak.and_then(|weak| weak.probability);
+            let weak = findings.candidates.first().zip(probability);
+            let unknown = causes::unknown(&facts, weak, findings.contradicted.first());
+            findings.candidates.insert(0, (Cause::Unknown, unknown));
+            Some(judged(findings, None))
+        }
     }
+}
+
+/// Returns the verdict that names the first candidate, without the effects of perturbations.
+/// `probability` is that of the candidate's cause, or `None` if the cause is unknown.
+fn before_proof(facts: &RunFacts<'_>, mut findings: Findings, probability: Option<f64>) -> Verdict {
+    let run = facts.run;
     let (cause, mut first) = findings.candidates.remove(0);
     first.path = behind_service_limit(first.path, &findings.candidates);
     let contributing = contributing((cause, &first), findings.candidates);
@@ -84,8 +97,7 @@ fn verdict_by(model: &Model, run: &Run, environment: &Environment) -> Option<Ver
     ruled_out.extend(findings.contradicted);
     ruled_out.retain(|ruled_out| ruled_out.cause != cause && !also.contains(&ruled_out.cause));
     // Means over an interrupted or very short run show neither a limit nor where requests wait.
-    let has_means = causes::interruption(&facts).is_none() && run.sending_s >= MIN_LENGTH_S;
-    let probability = probability.filter(|_| cause != Cause::Unknown);
+    let has_means = causes::interruption(facts).is_none() && run.sending_s >= MIN_LENGTH_S;
     let is_certain = cause == Cause::Errors && run.requests.ok == 0;
     let verdict = Verdict {
         ruled_out,
@@ -104,24 +116,23 @@ fn verdict_by(model: &Model, run: &Run, environment: &Environment) -> Option<Ver
             Some(probability) => Confidence::of(probability),
         },
         probability: probability.map(|p| if is_certain { confidence::PROVEN } else { p }),
-        runner_up: runner_up.filter(|_| !is_certain),
+        runner_up: None,
         summary: first.summary,
         limit_per_s: first.limit_per_s,
-        gain: gain::of(&facts, causes::spec(cause).gain, &first.path),
-        path: path(&facts, first.path),
+        gain: gain::of(facts, causes::spec(cause).gain, &first.path),
+        path: path(facts, first.path),
         evidence: first.evidence.into_iter().take(MAX_EVIDENCE).collect(),
         next: first.next,
         tested: Vec::new(),
         unseen: findings.unseen,
-        ledger: has_means.then(|| ledger::of(&facts)).flatten(),
+        ledger: has_means.then(|| ledger::of(facts)).flatten(),
         ceilings: if has_means {
-            ledger::ceilings(&facts)
+            ledger::ceilings(facts)
         } else {
             Vec::new()
         },
     };
-    let verdict = gain::consistent(verdict, facts.ok_per_s);
-    Some(proof::judge(run, verdict))
+    gain::consistent(verdict, facts.ok_per_s)
 }
 
 /// Returns the properties of the evidence for the most likely cause of a run, or `None` if no cause

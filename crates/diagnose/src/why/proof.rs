@@ -273,9 +273,6 @@ pub(super) fn judge(run: &Run, mut verdict: Verdict) -> Verdict {
             verdict.probability = Some(probability);
         }
     }
-    if verdict.confidence > Confidence::Possible {
-        verdict.runner_up = None;
-    }
     verdict
 }
 
