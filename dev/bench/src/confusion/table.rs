@@ -30,7 +30,7 @@ pub struct Suite {
 }
 
 /// All suites. The key `round` of a case is an index into this array.
-pub static SUITES: [Suite; 8] = [
+pub static SUITES: [Suite; 9] = [
     Suite {
         name: "own",
         help: "Servers written for the cases",
@@ -78,6 +78,12 @@ pub static SUITES: [Suite; 8] = [
         help: "Seventh batch of servers from package registries",
         heading: "# Seventh batch of servers from package registries\n",
         set_aside: &["thin", "pistache", "grizzly", "django"],
+    },
+    Suite {
+        name: "third-party-8",
+        help: "Eighth batch of servers from package registries",
+        heading: "# Eighth batch of servers from package registries\n",
+        set_aside: &["hapi", "cpprest", "daphne", "envoy"],
     },
 ];
 
