@@ -33,6 +33,21 @@ fn explains_a_run_without_responses() {
 }
 
 #[test]
+fn counts_requests_that_lost_their_connection() {
+    let mut run = run_with(1.2, 1.0, 0.99);
+    run.series = rows(&[3_000.0, 500.0]);
+    is(&run, Cause::ServerCpuOneThread);
+    run.requests.reset = 99 * run.requests.ok;
+    let verdict = is(&run, Cause::Errors);
+    assert!(verdict.summary.starts_with("99 % "), "{verdict:?}");
+    let outcomes = &verdict.evidence[0];
+    assert!(outcomes.contains("lost their connection"), "{outcomes}");
+    // A minority of the requests does not limit the throughput.
+    run.requests.reset = run.requests.ok / 4;
+    assert_eq!(is(&run, Cause::ServerCpuOneThread).also, [Cause::Errors]);
+}
+
+#[test]
 fn suggests_checking_the_path_after_404() {
     let mut run = run_with(3.0, 1.0, 0.5);
     run.requests.wrong = run.requests.ok;

@@ -15,7 +15,8 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     explained_by: &[Cause::RateLimiter],
     explanation: |facts, _| {
         let run = facts.run;
-        let is_minor = failed_share(run) < MOST && is_limited(run);
+        let share = failed_share(run).max(lost_share(run));
+        let is_minor = share < MOST && is_limited(run);
         is_minor.then_some(Effect::Minor)
     },
     shows_at_once: true,
@@ -68,6 +69,10 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
         return no_response(facts);
     }
     let share = failed_share(run);
+    let lost = lost_share(run);
+    if lost >= share.max(NOTICEABLE) {
+        return lost_connections(facts, lost);
+    }
     if share < NOTICEABLE {
         let percent = share * 100.0;
         return ruled_out(format!(
@@ -113,6 +118,33 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
             (None, _) => "check the server's log; count only successful responses",
         },
     )
+    .at([(StepKind::Errors, Actor::Server)])
+    .found()
+}
+
+/// Returns the share of the requests that lost their connection, of those and the answered ones.
+fn lost_share(run: &Run) -> f64 {
+    let reset = run.requests.reset;
+    reset as f64 / (responses(run) + reset).max(1) as f64
+}
+
+/// Handles a run in which many requests lost their connection before the response. A cause that
+/// explains these losses has a higher utilization and ranks first.
+fn lost_connections(facts: &RunFacts<'_>, share: f64) -> Option<Finding> {
+    Candidate::new(
+        EvidenceRank::Counted.unless_minor(share < MOST),
+        format!(
+            "{} of the requests lost their connection before the response",
+            percent(share)
+        ),
+        [format!(
+            "requests: {}, {} responses",
+            unanswered(facts.run),
+            show_count(responses(facts.run))
+        )],
+        "check the server's log and its limits on connections",
+    )
+    .with_share(share)
     .at([(StepKind::Errors, Actor::Server)])
     .found()
 }
