@@ -31,13 +31,13 @@ const DISTURBANCES: [Cause; 2] = [Cause::OtherProcesses, Cause::Steal];
 /// Weight of a verdict with hidden sources, relative to a verdict with all sources.
 const HIDDEN_WEIGHT: f64 = 0.25;
 
-/// Precision of the normal prior for the weights of causes, ranks and paths. A precision of 0.5
-/// corresponds to a standard deviation of 1.4 log-odds.
-const PRECISION: f64 = 0.5;
+/// Precision of the normal prior for the weights of causes, ranks and paths. A precision of 0.2
+/// corresponds to a standard deviation of 2.2 log-odds.
+const PRECISION: f64 = 0.2;
 
 /// Precision of the normal prior for the weights of doubts. Their sign is known, so they need a
 /// weaker prior. Both precisions minimize the log loss on families that the model was not fitted to.
-const DOUBT_PRECISION: f64 = 0.1;
+const DOUBT_PRECISION: f64 = 0.003;
 
 /// Number of passes over all weights, enough for the fit to converge.
 const PASSES: usize = 60;

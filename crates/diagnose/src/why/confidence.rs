@@ -18,6 +18,7 @@ use strum::IntoEnumIterator;
 use super::candidate::{Candidate, EvidenceRank, Findings};
 use super::causes;
 use super::facts::RunFacts;
+use super::proof::CauseClass;
 use crate::asking;
 
 /// Probability of a verdict that perturbations proved.
@@ -83,6 +84,9 @@ pub enum Doubt {
     /// numbers. Pools and locks hold integer numbers of requests.
     #[strum(to_string = "number of waiting requests not an integer")]
     Fraction,
+    /// A pool in which a single request is waiting. A lock has the same effect.
+    #[strum(to_string = "one request in a pool")]
+    Single,
     /// Difference between the number of requests at the end of the path and the number in service:
     /// absolute logarithm of their ratio.
     #[strum(to_string = "number waiting differs from number in service")]
@@ -109,6 +113,7 @@ impl Doubt {
     fn value(self, evidence: &Evidence<'_>) -> f64 {
         let Evidence {
             facts,
+            cause,
             first,
             others,
             unseen,
@@ -125,6 +130,10 @@ impl Doubt {
             Self::Fraction => waiting
                 .filter(|waiting| *waiting < MANY_WAITING)
                 .map_or(0.0, |waiting| 2.0 * (waiting - waiting.round()).abs()),
+            Self::Single => flag(
+                causes::spec(cause).class == Some(CauseClass::Pool)
+                    && waiting.is_some_and(|waiting| waiting < 1.5),
+            ),
             Self::CountMismatch => waiting
                 .zip(facts.concurrency)
                 .map_or(0.0, |(waiting, in_service)| gap(waiting, in_service)),
@@ -158,6 +167,7 @@ fn gap(a: f64, b: f64) -> f64 {
 /// Input for the doubts about the first candidate.
 struct Evidence<'a> {
     facts: &'a RunFacts<'a>,
+    cause: Cause,
     first: &'a Candidate,
     others: &'a [(Cause, Candidate)],
     /// Number of sources that were not visible.
@@ -184,6 +194,7 @@ impl Features {
     ) -> Self {
         let evidence = Evidence {
             facts,
+            cause: *cause,
             first,
             others,
             unseen,
