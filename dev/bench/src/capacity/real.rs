@@ -8,7 +8,7 @@ use floodmark_record::interval::Interval;
 use floodmark_record::units::show_rate;
 use floodmark_stats::capacity::{CapacityEstimate, CapacityFinding, CapacityLimit};
 use floodmark_truth::TruthServer;
-use floodmark_truth::capacity::{KnownAnswer, KnownServer, known_servers};
+use floodmark_truth::capacity::{KnownAnswer, KnownObjective, KnownServer, known_servers};
 use serde_json::Value;
 
 use super::{SearchRun, SearchScore, median, percent};
@@ -23,10 +23,10 @@ pub const SEARCHES: u64 = 4;
 const LEAST_RIGHT: f64 = 0.9;
 
 /// Maximum duration of a search. The trials of queues last up to 8 s.
-const BUDGET: &str = "6m";
+const BUDGET: Duration = Duration::from_secs(360);
 
-/// Time after which a search is stopped.
-const LONGEST_SEARCH: Duration = Duration::from_secs(600);
+/// Time beyond its budget after which a search is stopped.
+const OVERTIME: Duration = Duration::from_secs(240);
 
 /// Searches each server's capacity with `floodmark capacity` and prints a table. Returns whether
 /// enough results were right.
@@ -71,23 +71,48 @@ fn search(bench: &Bench, known: &KnownServer, seed: u64) -> Result<SearchRun, Fa
     let mut scenario = known.scenario.clone();
     scenario.seed = seed;
     let server = TruthServer::start(scenario)?;
-    let directory = tempfile::tempdir()?;
-    let json = directory.path().join("record.json");
-    let mut search = Command::new(&bench.floodmark);
-    search.args(["capacity", &format!("http://{}/", server.address())]);
-    search.args(["--slo", &known.objective.to_string()]);
-    search.args(["--seed", &seed.to_string(), "--budget", BUDGET, "--quiet"]);
-    search.arg("--json");
-    search
-        .arg(&json)
-        .arg("--out")
-        .arg(directory.path().join("result"));
-    search.stdout(Stdio::null());
-    let status = bench.run(search, LONGEST_SEARCH)?;
+    let search = ServerSearch {
+        url: &format!("http://{}/", server.address()),
+        objective: known.objective,
+        seed,
+        budget: BUDGET,
+    };
+    let capacity = search.run(bench)?;
     server.stop()?;
-    let file = File::open(&json).map_err(|error| format!("{status}: no record: {error}"))?;
-    let record: Value = serde_json::from_reader(file)?;
-    read_run(&record["capacity"]).ok_or_else(|| format!("{status}: no result").into())
+    read_run(&capacity).ok_or_else(|| "no result".into())
+}
+
+/// A search with `floodmark capacity`.
+pub struct ServerSearch<'a> {
+    /// URL of the server.
+    pub url: &'a str,
+    pub objective: KnownObjective,
+    pub seed: u64,
+    /// Maximum duration of the search.
+    pub budget: Duration,
+}
+
+impl ServerSearch<'_> {
+    /// Searches, and returns the record's `capacity`.
+    ///
+    /// # Errors
+    /// The search leaves no record, takes four minutes longer than its budget, or is interrupted.
+    pub fn run(&self, bench: &Bench) -> Result<Value, Failure> {
+        let directory = tempfile::tempdir()?;
+        let json = directory.path().join("record.json");
+        let mut search = Command::new(&bench.floodmark);
+        search.args(["capacity", self.url, "--quiet"]);
+        search.args(["--slo", &self.objective.to_string()]);
+        search.args(["--seed", &self.seed.to_string()]);
+        search.args(["--budget", &format!("{}s", self.budget.as_secs_f64())]);
+        search.arg("--json").arg(&json);
+        search.arg("--out").arg(directory.path().join("result"));
+        search.stdout(Stdio::null());
+        let status = bench.run(search, self.budget + OVERTIME)?;
+        let file = File::open(&json).map_err(|error| format!("{status}: no record: {error}"))?;
+        let mut record: Value = serde_json::from_reader(file)?;
+        Ok(record["capacity"].take())
+    }
 }
 
 /// Reads a record's `capacity`.
