@@ -31,6 +31,8 @@ use crate::bench::{Bench, Failure};
 enum Measurement {
     /// Compare a server with itself and with a copy slowed by 5 %
     Aa(difference::DifferenceOptions),
+    /// Use a share of one CPU in bursts of random length
+    Burn(capacity::burn::BurnOptions),
     /// Count how often the search for a server's capacity is right
     Capacity(capacity::CapacityOptions),
     /// Judge the cases that run on every change
@@ -81,6 +83,7 @@ fn run(measurement: &Measurement) -> Result<bool, Failure> {
     let bench = || Bench::new(None);
     match measurement {
         Measurement::Aa(options) => difference::aa(options),
+        Measurement::Burn(options) => capacity::burn::run(options),
         Measurement::Capacity(options) => capacity::run(options),
         Measurement::Causes { floodmark } => confusion::causes(&Bench::new(floodmark.as_deref())?),
         Measurement::Confidence(options) => confidence::run(options),

@@ -2,6 +2,7 @@
 //! is known.
 
 mod budgeted;
+pub mod burn;
 mod real;
 mod servers;
 
