@@ -12,8 +12,8 @@ use floodmark_lab::capacity::{
 };
 use floodmark_record::Event;
 use floodmark_record::capacity::{
-    CapacityBegan, CapacityBound, CapacityEnded, CapacityPlan, CapacityResult, CapacityTrial,
-    ObjectiveFigure, TrialOutcome, TrialPurpose,
+    CapacityBegan, CapacityEnded, CapacityPlan, CapacityResult, CapacityTrial, ObjectiveFigure,
+    TrialOutcome, TrialPurpose,
 };
 use floodmark_record::events::RunId;
 use floodmark_stats::capacity::{FlowRow, TrialLength, TrialRow};
@@ -22,8 +22,8 @@ use floodmark_truth::scenario::{Scenario, Service};
 use floodmark_truth::service::Limiter;
 
 use super::quantile;
+use super::score::{KnownCapacity, LimitedScore, RateRange};
 use super::servers::Random;
-use crate::statistics::Proportion;
 
 /// Length of a search in seconds.
 const BUDGET_S: f64 = 60.0;
@@ -218,7 +218,7 @@ impl LimitedServer {
 /// long as in an E_c/D/1 queue. It waits longer than t with the probability that a random walk ever
 /// exceeds t. Importance sampling gives this probability (Siegmund 1976, "Importance sampling in
 /// the Monte Carlo study of sequential tests").
-fn pool_capacity_per_s(permits: usize, holds_s: f64, objective: KnownObjective) -> f64 {
+pub fn pool_capacity_per_s(permits: usize, holds_s: f64, objective: KnownObjective) -> f64 {
     let KnownObjective::ResponseTime { limit_ms, .. } = objective else {
         return permits as f64 / holds_s;
     };
@@ -266,6 +266,14 @@ fn share_waiting(permits: usize, holds_s: f64, rate_per_s: f64, longer_s: f64) -
         (-theta * sum_s).exp()
     };
     (0..WALKS).map(walk).sum::<f64>() / f64::from(WALKS)
+}
+
+/// Returns the minimum share of ok responses with which an objective is met.
+pub fn ok_share(objective: KnownObjective) -> f64 {
+    match objective {
+        KnownObjective::Errors(percent) => 1.0 - percent / 100.0,
+        KnownObjective::ResponseTime { .. } => 1.0,
+    }
 }
 
 /// Searches for the capacity of a server.
@@ -586,21 +594,6 @@ fn row(name: &str, server: LimitedServer, limit_ms: f64) -> LimitedRow {
     }
 }
 
-/// Figures of many searches on one server.
-#[derive(Debug, Clone, Default)]
-pub struct LimitedScore {
-    /// Intervals that contain the capacity, and lower bounds that do not exceed it.
-    pub right: Proportion,
-    /// Searches that found only an upper bound.
-    pub upper_only: usize,
-    /// Results above the highest rate that the server can sustain. Not counted for exponential
-    /// service times, because the server may then exceed its mean rate for a second or more.
-    pub impossible: usize,
-    /// Half-widths of the intervals, as shares of the estimates.
-    pub half_widths: Vec<f64>,
-    pub trials: Vec<f64>,
-}
-
 impl LimitedRow {
     /// Returns the known capacity in requests per second.
     pub fn truth_per_s(&self) -> f64 {
@@ -609,31 +602,17 @@ impl LimitedRow {
 
     /// Runs `searches` searches, each with a different seed.
     pub fn score(&self, searches: u64) -> LimitedScore {
-        let truth = self.truth_per_s();
-        let needed = match self.objective {
-            KnownObjective::Errors(percent) => 1.0 - percent / 100.0,
-            KnownObjective::ResponseTime { .. } => 1.0,
+        let limit_per_s = self.server.limit_per_s() / ok_share(self.objective);
+        // With exponential times, a second may exceed the mean rate.
+        let is_limited = !matches!(self.server, LimitedServer::Exponential { .. });
+        let known = KnownCapacity {
+            rising: RateRange::exactly(self.truth_per_s()),
+            falling: None,
+            limit_per_s: is_limited.then_some(limit_per_s),
         };
-        let most = self.server.limit_per_s() / needed;
         let mut score = LimitedScore::default();
         for seed in 0..searches {
-            let result = search(self.server, self.objective, seed);
-            let rate = result.rate_per_s.unwrap_or(0.0);
-            let is_right = match (result.low, result.high, result.bound) {
-                (Some(low), Some(high), _) => (low..=high).contains(&truth),
-                (_, _, Some(CapacityBound::Lower)) => rate <= truth,
-                _ => false,
-            };
-            score.right.add(is_right);
-            score.upper_only += usize::from(result.bound == Some(CapacityBound::Upper));
-            let is_limited = !matches!(self.server, LimitedServer::Exponential { .. });
-            let is_impossible =
-                is_limited && rate > most && result.bound != Some(CapacityBound::Upper);
-            score.impossible += usize::from(is_impossible);
-            if let (Some(low), Some(high)) = (result.low, result.high) {
-                score.half_widths.push(0.5 * (high - low) / rate);
-            }
-            score.trials.push(result.trials.len() as f64);
+            score.add(&known, &search(self.server, self.objective, seed));
         }
         score
     }
@@ -641,7 +620,7 @@ impl LimitedRow {
 
 #[cfg(test)]
 mod tests {
-    use floodmark_record::capacity::TrialStart;
+    use floodmark_record::capacity::{CapacityBound, TrialStart};
 
     use super::*;
 

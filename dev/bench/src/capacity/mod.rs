@@ -3,10 +3,16 @@
 
 mod budgeted;
 pub mod burn;
+mod programs;
 mod real;
+mod score;
 mod servers;
 
+use std::path::PathBuf;
+use std::time::Duration;
+
 use clap::Args;
+use floodmark_record::units::parse_duration;
 use floodmark_stats::capacity::{
     CapacityEstimate, CapacityFinding, CapacityLimit, CapacitySearch, CapacitySettings,
     CapacityStep,
@@ -17,6 +23,8 @@ use crate::bench::{Bench, Failure, word};
 use crate::statistics::Proportion;
 use crate::table::{cell, table};
 
+use self::burn::parse_share;
+use self::programs::ProgramSearches;
 use self::servers::{Behavior, Queue, Random, SPEED_PER_S, SimulatedServer};
 
 /// A search ends when the half-width of the interval is at most this share of the estimate.
@@ -48,15 +56,36 @@ const START: (f64, f64) = (0.7, 1.6);
 /// Options of `cargo xtask capacity`.
 #[derive(Debug, Args)]
 pub struct CapacityOptions {
-    /// Search with `floodmark capacity` on real servers instead of simulated ones
+    /// Search with `floodmark capacity` on the known-truth server instead of simulated servers
     #[arg(long)]
     real: bool,
-    /// Number of searches per server [default: 2000, or 4 with --real]
+    /// Search with `floodmark capacity` on small servers in Python, Node.js, Java and Go
+    #[arg(long, conflicts_with = "real")]
+    programs: bool,
+    /// Number of searches per server [default: 2000; 4 with --real; 40 with --programs]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     searches: Option<u64>,
     /// Measure only servers whose name contains TEXT
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
+    /// Maximum duration of a search on a program
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration,
+          requires = "programs")]
+    budget: Duration,
+    /// Run every second search on a program beside a process that uses SHARE of one CPU
+    #[arg(long, value_name = "SHARE", value_parser = parse_share, requires = "programs")]
+    beside: Option<f64>,
+    /// Number of searches on a program that run at the same time, each on its own server process
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "programs",
+          value_parser = clap::value_parser!(u64).range(1..=16))]
+    side_by_side: u64,
+    /// File to continue with results of searches on programs, as JSON lines; use another file for
+    /// another floodmark binary [default: capacity/programs.jsonl in cargo's target directory]
+    #[arg(long, value_name = "FILE", requires = "programs")]
+    results: Option<PathBuf>,
+    /// Search with this floodmark binary [default: the binary next to this program]
+    #[arg(long, value_name = "PATH")]
+    floodmark: Option<PathBuf>,
 }
 
 /// Prints a table and returns whether floodmark's search met its targets.
@@ -64,9 +93,20 @@ pub struct CapacityOptions {
 /// # Errors
 /// A search on a real server fails or is interrupted.
 pub fn run(options: &CapacityOptions) -> Result<bool, Failure> {
+    let bench = || Bench::new(options.floodmark.as_deref());
     if options.real {
         let searches = options.searches.unwrap_or(real::SEARCHES);
-        real::run(&Bench::new(None)?, searches, &options.only)
+        real::run(&bench()?, searches, &options.only)
+    } else if options.programs {
+        let searches = ProgramSearches {
+            searches: options.searches.unwrap_or(programs::SEARCHES),
+            only: &options.only,
+            budget: options.budget,
+            beside: options.beside,
+            side_by_side: options.side_by_side as usize,
+            results: options.results.as_deref(),
+        };
+        programs::run(&bench()?, &searches)
     } else {
         let searches = options.searches.unwrap_or(SEARCHES);
         let is_met = simulate(searches, &options.only);
