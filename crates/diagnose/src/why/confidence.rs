@@ -18,7 +18,6 @@ use strum::IntoEnumIterator;
 use super::candidate::{Candidate, EvidenceRank, Findings};
 use super::causes;
 use super::facts::RunFacts;
-use super::proof::CauseClass;
 use crate::asking;
 
 /// Probability of a verdict that perturbations proved.
@@ -84,9 +83,9 @@ pub enum Doubt {
     /// numbers. Pools and locks hold integer numbers of requests.
     #[strum(to_string = "number of waiting requests not an integer")]
     Fraction,
-    /// A pool in which a single request is waiting. A lock has the same effect.
-    #[strum(to_string = "one request in a pool")]
-    Single,
+    /// A single connection of the server is in use. A lock around a call has the same effect.
+    #[strum(to_string = "one connection in use")]
+    OneConnection,
     /// Difference between the number of requests at the end of the path and the number in service:
     /// absolute logarithm of their ratio.
     #[strum(to_string = "number waiting differs from number in service")]
@@ -130,9 +129,8 @@ impl Doubt {
             Self::Fraction => waiting
                 .filter(|waiting| *waiting < MANY_WAITING)
                 .map_or(0.0, |waiting| 2.0 * (waiting - waiting.round()).abs()),
-            Self::Single => flag(
-                causes::spec(cause).class == Some(CauseClass::Pool)
-                    && waiting.is_some_and(|waiting| waiting < 1.5),
+            Self::OneConnection => flag(
+                cause == Cause::ConnectionPool && waiting.is_some_and(|waiting| waiting < 1.5),
             ),
             Self::CountMismatch => waiting
                 .zip(facts.concurrency)

@@ -9,14 +9,16 @@ use crate::failures::response_fault;
 use crate::silence;
 use crate::text::show_s;
 use crate::validity::MIN_LENGTH_S;
+use crate::why::facts::AcceptQueue;
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
     interrupts: Some(stopped),
-    explained_by: &[Cause::RateLimiter],
+    explained_by: &[Cause::RateLimiter, Cause::ServerFds],
     explanation: |facts, _| {
-        let run = facts.run;
-        let share = failed_share(run).max(lost_share(run));
-        let is_minor = share < MOST && is_limited(run);
+        let (failed, lost) = (failed_share(facts.run), lost_share(facts.run));
+        let is_limiter = failed.max(lost) < MOST && is_limited(facts.run);
+        let is_full = |queue: AcceptQueue| queue.is_long && queue.is_out_of_files;
+        let is_minor = is_limiter || lost > failed && facts.accept_queue().is_some_and(is_full);
         is_minor.then_some(Effect::Minor)
     },
     shows_at_once: true,
