@@ -442,8 +442,8 @@ cause = ["gc"]
             ),
             (
                 "round = 2",
-                "round = 8",
-                "6: round: expected an integer from 0 to 7",
+                "round = 9",
+                "6: round: expected an integer from 0 to 8",
             ),
             (
                 "control = \"\"",
