@@ -335,7 +335,9 @@ impl TryFrom<String> for BodyPattern {
             let message = error.to_string();
             let what = message.lines().last().unwrap_or_default();
             let what = what.strip_prefix("error: ").unwrap_or(what);
-            format!("\"{text}\" is not a valid regular expression: {what}")
+            format!(
+                "\"{text}\" is not a valid regular expression: {what}; correct it, or write contains:TEXT for text without special characters"
+            )
         })
     }
 }

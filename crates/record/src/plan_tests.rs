@@ -263,7 +263,10 @@ fn reads_expectations() {
         ("json:$.a[*]=1", "write $.name"),
         ("contains:", "matches every body"),
         ("regex:", "matches every body"),
-        ("regex:a(b", "unclosed group"),
+        (
+            "regex:a(b",
+            "unclosed group; correct it, or write contains:TEXT",
+        ),
     ] {
         let error = text.parse::<Expect>().unwrap_err();
         assert!(error.contains(words) && !error.contains('\n'), "{error}");
