@@ -80,8 +80,12 @@ pub fn run(args: &LoadArgs) -> Result<(), Ending> {
     measure(args, &planned, &stop)
 }
 
-/// Sends one request before a load, which is not counted. If its response is not ok, returns an
-/// [`Ending`].
+/// Maximum number of requests before a load. A server that answers one in a hundred requests with an
+/// error then stops one load in a million.
+const PREFLIGHT_REQUESTS: u32 = 3;
+
+/// Sends requests before a load until one is answered as expected. These requests are not counted.
+/// If none of them is answered as expected, returns an [`Ending`].
 ///
 /// An exact number of requests is not exceeded. Agents may have another path to the server than
 /// this host. A server that is unreachable, or that does not speak HTTP/1.1, ends the load early.
@@ -98,41 +102,47 @@ fn preflight(args: &LoadArgs, planned: &Planned, stop: &Stop) -> Result<(), Endi
         }
     };
     let side = ProcessPlacement::default();
-    let Ok(sent) = floodmark_lab::preflight(planned, &side, first_run(planned), stop) else {
-        note("not sent");
-        return Ok(());
-    };
-    let Some(run) = sent else {
-        note(
-            "skipped, because a check counts all requests, or none is safe (GET, HEAD or OPTIONS)",
-        );
-        return Ok(());
-    };
-    let is_invalid = run.requests.malformed + run.requests.reset > 0;
-    let ending = if is_invalid && run.ended.reason == EndReason::Completed {
-        server_fault(&run)
-    } else {
-        let place = &planned.plan.target.authority;
-        unexpected_response(&run).map(|what| Ending::new(Exit::Check, format!("{place}: {what}")))
-    };
-    match ending {
-        Some(mut ending) => {
-            ending
-                .message
-                .push_str("; to send the load anyway, add --anyway");
-            Err(unmeasured(args, ending))
-        }
-        None => {
-            let time_us = run.service_time_us.max.or(run.error_time_us.max);
-            match (run.requests.statuses.keys().next(), time_us) {
-                (Some(status), Some(us)) => {
-                    note(&format!("status {status} after {}", show_s(us / 1e6)));
-                }
-                _ => note("no response"),
+    let mut fault = None;
+    for _ in 0..PREFLIGHT_REQUESTS {
+        let Ok(sent) = floodmark_lab::preflight(planned, &side, first_run(planned), stop) else {
+            note("not sent");
+            return Ok(());
+        };
+        let Some(run) = sent else {
+            note(
+                "skipped, because a check counts all requests, or none is safe (GET, HEAD or OPTIONS)",
+            );
+            return Ok(());
+        };
+        let time_us = run.service_time_us.max.or(run.error_time_us.max);
+        match (run.requests.statuses.keys().next(), time_us) {
+            (Some(status), Some(us)) => {
+                note(&format!("status {status} after {}", show_s(us / 1e6)));
             }
-            Ok(())
+            _ => note("no response"),
+        }
+        fault = preflight_fault(&run);
+        if fault.is_none() {
+            break;
         }
     }
+    let Some(mut ending) = fault else {
+        return Ok(());
+    };
+    ending
+        .message
+        .push_str("; to send the load anyway, add --anyway");
+    Err(unmeasured(args, ending))
+}
+
+/// Returns an [`Ending`] if the response to a request before a load is not as expected.
+fn preflight_fault(run: &Run) -> Option<Ending> {
+    let is_invalid = run.requests.malformed + run.requests.reset > 0;
+    if is_invalid && run.ended.reason == EndReason::Completed {
+        return server_fault(run);
+    }
+    let place = &run.plan.target.authority;
+    unexpected_response(run).map(|what| Ending::new(Exit::Check, format!("{place}: {what}")))
 }
 
 /// Runs the planned attempts and reports their result.

@@ -98,7 +98,7 @@ fn an_unexpected_response_before_the_load_stops_it() {
         assert!(printed.contains(word), "{word}: {printed}");
     }
     assert_eq!(stopped.record.runs, []);
-    assert_eq!(listener.accepted.load(Ordering::Relaxed), 1);
+    assert_eq!(listener.accepted.load(Ordering::Relaxed), 3);
     let closing = Listener::start(drop);
     let stopped = start_load(&closing.url, &["-d", "1s"]).end();
     stopped.ends_with(3);
@@ -120,6 +120,28 @@ fn an_unexpected_response_before_the_load_stops_it() {
         assert!(load.counts().sent > 0);
         assert!(load.stderr().contains(said), "{}", load.stderr());
     }
+}
+
+#[test]
+fn a_server_that_sometimes_fails_is_loaded() {
+    let next = AtomicU64::new(0);
+    let listener = Listener::start(move |stream| {
+        answer_each(stream, |_| {
+            let status = match next.fetch_add(1, Ordering::Relaxed) {
+                0 | 1 => "500 Internal Server Error",
+                _ => "200 OK",
+            };
+            format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n").into()
+        });
+    });
+    let load = load(&listener.url, &["-d", "100ms", "-c", "1", "-v"]);
+    load.ends_with(0);
+    let printed = load.stderr();
+    let before = printed
+        .lines()
+        .filter(|line| line.contains("before the load: status "));
+    assert_eq!(before.count(), 3, "{printed}");
+    assert_eq!(load.counts().ok, load.counts().sent);
 }
 
 #[test]
