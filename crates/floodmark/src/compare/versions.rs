@@ -97,6 +97,10 @@ pub fn run(args: &CompareArgs) -> Result<(), Ending> {
         return Err(Ending::usage(what));
     };
     let metric = match args.metric[..] {
+        [] if versions.rate.is_some() => {
+            let what = "--rate: at a fixed rate, throughput does not show a difference; add another --metric, such as --metric p99";
+            return Err(Ending::usage(what));
+        }
         [] => ComparedMetric::Throughput,
         [metric] => metric,
         _ => {

@@ -118,7 +118,11 @@ fn refuses_versions_that_cannot_be_compared() {
         (&[&both[..], &["--margin", "5"]].concat(), "such as \"5%\""),
         (
             &[&both[..], &["--rate", "100"]].concat(),
-            "--metric throughput: at a fixed rate",
+            "floodmark: --rate: at a fixed rate, throughput does not show a difference; add another --metric",
+        ),
+        (
+            &[&both[..], &["--rate", "100", "--metric", "throughput"]].concat(),
+            "floodmark: --metric throughput: at a fixed rate",
         ),
         (
             &[&both[..], &["--metric", "p50", "--metric", "p99"]].concat(),
