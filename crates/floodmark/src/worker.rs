@@ -12,9 +12,9 @@ use clap::Args;
 use floodmark_host::{Child, raise_open_files, stdin_is_closed};
 use floodmark_load::alternating;
 use floodmark_load::budget::FileLimit;
-use floodmark_load::worker::{self, StopFlag};
+use floodmark_load::worker::{self, RateControl, StopFlag};
 use floodmark_record::plan::{Model, Plan, Schedule};
-use floodmark_record::worker_input::WorkerInput;
+use floodmark_record::worker_input::{WorkerCommand, WorkerInput};
 use floodmark_record::{Event, Timetable};
 
 use crate::exit::Ending;
@@ -50,13 +50,15 @@ fn run_alone() -> Result<(), Ending> {
     let mut input = read_input(&read_line()?)?;
     let files = raise_limit(&input);
     let stop = StopFlag::default();
-    let requested = stop.clone();
+    let rates = RateControl::default();
+    let (requested, adjusted) = (stop.clone(), rates.clone());
     // This thread is never joined, because a blocked read cannot be canceled.
     let reader = std::thread::Builder::new().spawn(move || {
         for line in io::stdin().lock().lines() {
-            match line {
-                Ok(line) if line.trim() != "stop" => {}
-                _ => break,
+            match line.as_deref().map(WorkerCommand::parse) {
+                Ok(Some(WorkerCommand::Rate(rate))) => adjusted.change(rate),
+                Ok(None) => {}
+                Ok(Some(WorkerCommand::Stop)) | Err(_) => break,
             }
         }
         requested.stop();
@@ -71,7 +73,7 @@ fn run_alone() -> Result<(), Ending> {
         }
     };
     match input.other.take() {
-        None => worker::run(input, files, &stop, None, emit),
+        None => worker::run(input, files, &stop, &rates, None, emit),
         Some(other) => alternating::run(&input, &other, &stop, emit),
     }
     .map_err(failed)

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::path::Path;
+use std::sync::mpsc::Receiver;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use floodmark_diagnose::conditions::AbortCondition;
@@ -13,6 +14,7 @@ use floodmark_record::host::ToolInfo;
 use floodmark_record::plan::Plan;
 use floodmark_record::run::{Placement, Run};
 use floodmark_record::tls::TrustAnchor;
+use floodmark_record::units::Rate;
 use floodmark_record::worker_input::{RequestLogInput, WorkerInput};
 use floodmark_record::{Event, Record, SCHEMA_VERSION};
 use floodmark_record::{Metric, Observation};
@@ -120,6 +122,8 @@ pub struct Attempts<'a> {
     pub abort_if: &'a [AbortCondition],
     /// Log of individual requests, if any. Agents do not support it.
     pub request_log: Option<RequestLogSetting<'a>>,
+    /// Rates that the user sets while the load runs. Ignored by agents and external clients.
+    pub rates: Option<&'a Receiver<Rate>>,
     /// The agents that divide the load; `None` if one worker on this host sends it.
     pub agents: Option<&'a AgentsSetting<'a>>,
     /// IDs of the causes that the experiment expects.
@@ -317,7 +321,10 @@ impl Attempts<'_> {
         };
         let stop = sink.stop.clone();
         let failure = match self.agents {
-            None => workers::run(self.side, &input, &stop, |event| sink.take(event)).err(),
+            None => {
+                let take = |event| sink.take(event);
+                workers::run_adjustable(self.side, &input, &stop, self.rates, take).err()
+            }
             Some(agents) => agents::run_load(agents, (&input, run), self.expected, &stop, sink),
         };
         if let Some(set) = set.filter(|_| failure.is_none()) {

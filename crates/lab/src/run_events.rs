@@ -163,6 +163,7 @@ impl RunEvents {
             Event::Placed(place) => self.place = Some(place),
             Event::Driven { by } => self.driven_by = Some(by),
             Event::Ready(ready) => self.ready = Some(ready),
+            Event::RateChanged(change) => self.plan.change_rate(change),
             Event::ServerUsed(used) => self.server_used = Some(used),
             Event::StoreUsed(used) => self.store_used = Some(used),
             Event::Part(part) => {

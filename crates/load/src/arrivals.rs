@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use floodmark_record::plan::Schedule;
+
 use crate::clock::Ns;
 use crate::mix::{Pick, Picks};
 use crate::schedule::ArrivalSchedule;
@@ -100,6 +102,12 @@ impl ArrivalQueue {
             }
         }
         Some(self.picks_ahead.take())
+    }
+
+    /// Replaces the schedule by one that differs only after all admitted arrivals.
+    pub fn change(&mut self, planned: &Schedule) {
+        self.ahead.change(planned);
+        self.behind.change(planned);
     }
 
     /// Takes the arrival that has been waiting longest.

@@ -21,6 +21,7 @@ pub mod judge;
 mod kept_responses;
 mod mix;
 mod outgoing;
+mod rate_control;
 mod recorder;
 pub mod replay;
 pub mod request;

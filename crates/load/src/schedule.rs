@@ -89,9 +89,30 @@ impl ArrivalSchedule {
         Some(at)
     }
 
+    /// Replaces the schedule by one that has the same length and differs only after all arrivals
+    /// taken so far.
+    pub fn change(&mut self, planned: &Schedule) {
+        let course = Course::new(planned);
+        self.total = match &mut self.spacing {
+            ArrivalSpacing::Equal(of) => {
+                *of = course;
+                arrivals_before(of.expected_by(planned.window_s()))
+            }
+            // Counting random arrivals would delay those that are due. They end with the window.
+            ArrivalSpacing::Exponential { course: of, .. } => {
+                *of = course;
+                u64::MAX
+            }
+            ArrivalSpacing::Listed(_) => return,
+        };
+        self.advance();
+    }
+
+    /// Computes the time of the next arrival.
     fn advance(&mut self) {
         let index = self.indices.next;
-        self.next = (index < self.total).then(|| self.spacing.at(index) as Ns);
+        let next = (index < self.total).then(|| self.spacing.at(index) as Ns);
+        self.next = next.filter(|at| *at < self.window);
     }
 }
 

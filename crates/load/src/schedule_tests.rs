@@ -3,7 +3,7 @@
 use super::*;
 use crate::mix::Picks;
 use crate::testing::{closed_plan, open_plan, ramp_plan, replay_plan, steps_plan};
-use floodmark_record::plan::{Model, Spacing};
+use floodmark_record::plan::{Model, RateChange, Spacing};
 use proptest::prelude::*;
 
 fn all(plan: &Plan, thread: u64, threads: u64) -> Vec<u64> {
@@ -42,6 +42,32 @@ fn rounding_keeps_the_number_of_arrivals() {
     ] {
         let plan = open_plan(Arrivals::Constant, rate, Some(seconds), None);
         assert_eq!(all(&plan, 0, 1).len(), n, "{rate}/s for {seconds} s");
+    }
+}
+
+#[test]
+fn a_changed_schedule_is_the_schedule_of_its_steps() {
+    for spacing in [Arrivals::Constant, Arrivals::Poisson] {
+        for thread in 0..3 {
+            let thread = share((0, 1), (thread, 3));
+            let mut plan = open_plan(spacing, 700.0, Some(5.0), None);
+            let mut changed = ArrivalSchedule::new(&plan, thread).unwrap();
+            let mut taken = Vec::new();
+            for (from_s, rate_per_s) in [(1.0, 910.0), (2.0, 0.25), (4.0, 1200.0)] {
+                while changed.next.is_some_and(|at| at < seconds(from_s)) {
+                    taken.extend(changed.take());
+                }
+                plan.change_rate(RateChange { from_s, rate_per_s });
+                changed.change(plan.schedule().unwrap());
+            }
+            taken.extend(times_of(changed));
+            let steps = ArrivalSchedule::new(&plan, thread).unwrap();
+            let expected: Vec<_> = times_of(steps).collect();
+            assert_eq!(taken.len(), expected.len());
+            // A constant rate and the first of several steps round to different nanoseconds.
+            let differs = |(a, b): (&u64, &u64)| a.abs_diff(*b) > 1;
+            assert!(!taken.iter().zip(&expected).any(differs));
+        }
     }
 }
 

@@ -19,14 +19,15 @@ use crate::coalescing::{Batch, Coalescing, ThreadWork};
 use crate::core::{Action, Core};
 use crate::mix::Picks;
 use crate::outgoing::Outgoing;
+use crate::rate_control::{NOTICE_NS, RateControl};
 use crate::schedule::{ArrivalSchedule, ThreadShare};
 use crate::slice::Message;
 use crate::usage::{ThreadReading, process_cpu};
 use crate::worker::StopFlag;
 
-/// Maximum wait in ns, so that the thread notices stop requests and sends its slices to the
-/// gatherer in time.
-const LONGEST_WAIT: Ns = 50_000_000;
+/// Maximum wait in ns, so that the thread notices stop requests and changes of the rate, and sends
+/// its slices to the gatherer in time.
+const LONGEST_WAIT: Ns = NOTICE_NS / 2;
 
 /// Number of delayed commands at which the loop asks the backend to submit.
 /// Submitting commands together saves most of the cost of the system calls. The delay is short
@@ -42,10 +43,13 @@ pub(crate) const HELD_BACK_COALESCING: usize = 160;
 const REPORT_EVERY: Ns = 500_000_000;
 
 /// State that a worker's threads share.
-/// Under load, each thread reads only `stop`, once per iteration.
+/// Under load, each thread reads only `stop` and the number of changes in `rates`, once per
+/// iteration.
 pub struct SharedState {
     /// Set to end the run immediately.
     pub stop: StopFlag,
+    /// Changes the rate of the measurement.
+    pub rates: RateControl,
     /// Synchronizes the threads before and after each phase.
     pub barrier: Barrier,
     /// Start of the phase, set by one thread at the barrier.
@@ -66,6 +70,7 @@ impl SharedState {
     pub fn new(threads: u32, stop: StopFlag, clock: Clock, first_number: u64) -> Self {
         SharedState {
             stop,
+            rates: RateControl::default(),
             barrier: Barrier::new(threads as usize),
             start: AtomicU64::new(0),
             first_number: AtomicU64::new(first_number),
@@ -196,6 +201,9 @@ pub fn run_phases<B: IoBackend>(
             let first_number = share.first_number(plan, first, next);
             shared.first_number.store(first_number, Ordering::Relaxed);
             let start = await_start(index);
+            if *phase == Phase::Measure {
+                shared.rates.begin(plan, shared.clock, start);
+            }
             let _ = out.send(Message::Began(start, process_cpu()));
             shared.start.store(start, Ordering::Release);
         }
@@ -319,8 +327,13 @@ impl<B: IoBackend> LoadThread<B> {
         let mut due_back = Ns::MAX;
         let mut coalescing = Coalescing::new(self.work(self.clock.now()));
         let coalesces = self.core.coalescible() && self.backend.coalesce(None);
+        let mut rate_changes = 0;
         let (reason, ended) = loop {
             let now = self.clock.now();
+            // A change applies after `now`, because it was announced in advance.
+            if let Some(schedule) = shared.rates.newer(&mut rate_changes) {
+                self.core.change_schedule(&schedule);
+            }
             longest_stall = longest_stall.max(now.saturating_sub(due_back));
             self.core.turn(now);
             self.act();

@@ -33,6 +33,8 @@ use crate::thread::{LoadThread, SharedState, run_phases};
 use crate::tls::{Secured, Tls, TlsError};
 use crate::usage::{peak_rss_bytes, process_cpu, request_short_slices};
 
+pub use crate::rate_control::RateControl;
+
 /// The reason why a worker could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
@@ -114,7 +116,8 @@ pub struct Coordinated<'a> {
 }
 
 /// Runs a plan. Calls `emit` for each event, from [`Event::Ready`] to [`Event::End`].
-/// `coordinated` is `None` if a single worker sends the whole load.
+/// `rates` can change the rate of the measurement. `coordinated` is `None` if a single worker sends
+/// the whole load.
 ///
 /// # Errors
 /// Fails if a request is invalid, or if the kernel refuses a required system call.
@@ -122,6 +125,7 @@ pub fn run(
     mut input: WorkerInput,
     files: Option<FileLimit>,
     stop: &StopFlag,
+    rates: &RateControl,
     coordinated: Option<Coordinated<'_>>,
     mut emit: impl FnMut(Event),
 ) -> Result<(), WorkerError> {
@@ -148,7 +152,10 @@ pub fn run(
         } else {
             &[Phase::Measure]
         },
-        shared: SharedState::new(threads, stop.clone(), clock, input.first_number),
+        shared: SharedState {
+            rates: rates.clone(),
+            ..SharedState::new(threads, stop.clone(), clock, input.first_number)
+        },
     };
     let groups = groups(plan);
     // Encode a histogram before the clock starts, so that the memory for compressing rows is
@@ -199,7 +206,14 @@ pub fn run(
             .phases
             .iter()
             .map(|phase| {
-                let result = gather(*phase, &mut opening, &mut gatherer, &messages, &mut emit);
+                let result = gather(
+                    *phase,
+                    &mut opening,
+                    &mut gatherer,
+                    &messages,
+                    rates,
+                    &mut emit,
+                );
                 job.shared.emitted.fetch_add(1, Ordering::Release);
                 result
             })
@@ -386,6 +400,7 @@ fn gather(
     opening: &mut Opening,
     gatherer: &mut Gatherer,
     messages: &Receiver<Message>,
+    rates: &RateControl,
     emit: &mut impl FnMut(Event),
 ) -> Result<WorkerEnd, WorkerError> {
     let mut cpu = (0.0, 0.0);
@@ -404,7 +419,11 @@ fn gather(
                 gatherer.begin(phase, used);
                 emit(Event::Began { phase, at_ns });
             }
-            Ok(Message::Slice(slice)) => gatherer.take(slice).into_iter().for_each(&mut *emit),
+            Ok(Message::Slice(slice)) => {
+                let changes = rates.take_unreported().into_iter();
+                changes.map(Event::RateChanged).for_each(&mut *emit);
+                gatherer.take(slice).into_iter().for_each(&mut *emit);
+            }
             Ok(Message::End(thread, end)) => {
                 gatherer.ended(thread).into_iter().for_each(&mut *emit);
                 running -= 1;

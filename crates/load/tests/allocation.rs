@@ -21,7 +21,7 @@ use common::server::{fast, respond_to_all, serve_on};
 use common::tls::{Authority, SUITES, server};
 use common::{input, raise_open_files, run};
 use floodmark_load::judge::Judge;
-use floodmark_load::worker::{self, StopFlag};
+use floodmark_load::worker::{self, RateControl, StopFlag};
 use floodmark_record::feed::RowChoice;
 use floodmark_record::plan::{Backend, Check, Model, Plan};
 use floodmark_record::tls::{TlsPlan, Trust};
@@ -348,6 +348,7 @@ fn allocates_at_most(per_request: u64, input: impl Fn(u32, f64) -> WorkerInput) 
         input(20, DEADLINE_S),
         None,
         &stop,
+        &RateControl::default(),
         None,
         |event| match event {
             Event::Second(row) if allocations.is_none() => match row.index {
@@ -408,7 +409,8 @@ fn takes_at_most(limit: u64, more: u64, plan: impl Fn(u32) -> Plan) {
         let stop = StopFlag::default();
         let input = input(plan(connections));
         let mut taken = None;
-        worker::run(input, None, &stop, None, |event| {
+        let rates = RateControl::default();
+        worker::run(input, None, &stop, &rates, None, |event| {
             if let Event::Second(row) = event
                 && row.open_connections == u64::from(connections)
             {

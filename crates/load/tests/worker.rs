@@ -16,16 +16,19 @@ use std::time::Duration;
 
 use common::plans::{closed_plan, open_plan, ramp_plan, replay_plan, steps_plan};
 use common::server::{RESPONSE, read_request, respond_to_all, serve, serve_on};
-use common::{run, run_with};
+use common::{input, run, run_with, try_changing};
 use floodmark_load::worker::StopFlag;
+use floodmark_record::Event;
 use floodmark_record::events::{EndReason, Phase};
 use floodmark_record::plan::{Arrivals, Backend, Check, CloseFirst, ConnectionUse, Model, Plan};
+use floodmark_record::units::Rate;
 
 on_both_backends! {
     sends_exactly_n_requests
     threads_share_the_open_schedule
     threads_share_rates_that_change
     rows_end_at_the_ends_of_steps
+    a_new_rate_applies_from_a_whole_second
     a_stop_ends_the_run_with_requests_in_flight
     a_stop_before_the_start_sends_nothing
     drains_requests_in_flight_after_the_window
@@ -164,6 +167,67 @@ fn rows_end_at_the_ends_of_steps(backend: Backend) {
     assert_eq!(begins[..4], [0, 250, 750, 1000]);
     let index: Vec<u64> = measured.map(|row| row.index).collect();
     assert!(index.iter().copied().eq(0..index.len() as u64));
+}
+
+fn a_new_rate_applies_from_a_whole_second(backend: Backend) {
+    let address = serve(|mut stream, _| respond_to_all(&mut stream, &AtomicU64::new(0)));
+    let plan = Plan {
+        threads: 2,
+        warmup: Duration::from_millis(300),
+        ..to(
+            backend,
+            address,
+            open_plan(Arrivals::Constant, 200.0, Some(4.0), None),
+        )
+    };
+    let mut changed = Vec::new();
+    let mut is_raised = false;
+    let run = try_changing(
+        input(plan),
+        &StopFlag::default(),
+        |event, rates| match event {
+            Event::RateChanged(change) => changed.push(*change),
+            // The worker ignores a change during the warm-up, and the second of two changes replaces
+            // the first.
+            Event::Part(part) if part.phase == Phase::Warmup => rates.change(rate(50.0)),
+            Event::Part(_) if !is_raised => {
+                is_raised = true;
+                rates.change(rate(300.0));
+                rates.change(rate(400.0));
+            }
+            Event::Second(row) if row.phase == Phase::Measure && changed.len() == 2 => {
+                rates.change(rate(100.0));
+            }
+            _ => {}
+        },
+    )
+    .unwrap();
+    let [replaced, raised, lowered, ..] = changed[..] else {
+        panic!("{changed:?}");
+    };
+    assert_eq!(replaced.from_s, raised.from_s);
+    let rates = [replaced, raised, lowered].map(|change| change.rate_per_s);
+    assert_eq!(rates, [300.0, 400.0, 100.0]);
+    let rate_at = |at_s: f64| match at_s {
+        at_s if at_s < raised.from_s => 200,
+        at_s if at_s < lowered.from_s => 400,
+        _ => 100,
+    };
+    let seconds = (0..4).map(|second| rate_at(f64::from(second)));
+    assert_eq!(run.end.counts.intended, seconds.sum::<u64>(), "{changed:?}");
+    let rows = run.rows.iter().filter(|row| row.phase == Phase::Measure);
+    for row in rows.take(4) {
+        let (intended, expected) = (row.counts.intended, rate_at(row.from_ns as f64 / 1e9));
+        // On a busy host, a request may be counted one row later.
+        assert!(
+            intended.abs_diff(expected) <= expected / 4,
+            "{changed:?} {row:?}"
+        );
+    }
+}
+
+fn rate(per_s: f64) -> Rate {
+    Rate::new(per_s).unwrap()
 }
 
 fn a_stop_ends_the_run_with_requests_in_flight(backend: Backend) {

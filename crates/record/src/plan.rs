@@ -163,6 +163,29 @@ impl Plan {
         self.schedule().is_some_and(Schedule::rate_changes)
     }
 
+    /// Returns the rate that can be changed while the load runs. Returns `None` if there is no
+    /// such rate, or if a higher rate could use up the ephemeral ports or the rows of a feed.
+    #[must_use]
+    pub fn adjustable_rate(&self) -> Option<Rate> {
+        match self.schedule()? {
+            Schedule::Constant {
+                rate,
+                length: Length::Duration(_),
+                ..
+            } if self.connection_use == ConnectionUse::Kept && self.unique_rows().is_none() => {
+                Some(*rate)
+            }
+            _ => None,
+        }
+    }
+
+    /// Changes the rate of the open model. See [`Schedule::change_rate`].
+    pub fn change_rate(&mut self, change: RateChange) {
+        if let Model::Open { schedule, .. } = &mut self.model {
+            schedule.change_rate(change);
+        }
+    }
+
     /// Returns the condition that ends the sending window.
     #[must_use]
     pub fn length(&self) -> Length {
@@ -523,6 +546,54 @@ impl Schedule {
     #[must_use]
     pub fn rate_changes(&self) -> bool {
         !matches!(self, Schedule::Constant { .. } | Schedule::Burst { .. })
+    }
+
+    /// Sets the rate from a given time to the end of the sending window. A constant rate becomes
+    /// steps; steps with equal rates are joined. Does nothing if the schedule is neither steps nor
+    /// a constant rate with a duration, or if it ends before this time.
+    pub fn change_rate(&mut self, RateChange { from_s, rate_per_s }: RateChange) {
+        let end_s = self.window_s();
+        let (mut steps, spacing) = match self {
+            Schedule::Constant {
+                rate,
+                spacing,
+                length: Length::Duration(_),
+            } => {
+                let step = RateStep {
+                    rate_per_s: rate.per_s(),
+                    duration_s: end_s,
+                };
+                (vec![step], *spacing)
+            }
+            Schedule::Steps { steps, spacing } => (steps.clone(), *spacing),
+            _ => return,
+        };
+        if from_s >= end_s {
+            return;
+        }
+        let mut at_s = 0.0;
+        steps.retain_mut(|step| {
+            let left_s = from_s - at_s;
+            at_s += step.duration_s;
+            step.duration_s = step.duration_s.min(left_s);
+            left_s > 0.0
+        });
+        let duration_s = end_s - from_s;
+        match steps.last_mut() {
+            Some(last) if last.rate_per_s == rate_per_s => last.duration_s += duration_s,
+            _ => steps.push(RateStep {
+                rate_per_s,
+                duration_s,
+            }),
+        }
+        *self = match Rate::new(rate_per_s) {
+            Some(rate) if steps.len() == 1 => Schedule::Constant {
+                rate,
+                spacing,
+                length: Length::seconds(end_s),
+            },
+            _ => Schedule::Steps { steps, spacing },
+        };
     }
 
     /// Returns the condition that ends the sending window.
@@ -1093,6 +1164,15 @@ pub struct RateStep {
     pub rate_per_s: f64,
     /// Duration in seconds.
     pub duration_s: f64,
+}
+
+/// A change of the rate while the load runs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct RateChange {
+    /// Time from which the new rate applies, in seconds from the start of the measurement.
+    pub from_s: f64,
+    /// New number of arrivals per second.
+    pub rate_per_s: f64,
 }
 
 /// Arrivals that follow the timestamps in a file. The first arrival is at the start of the window.

@@ -216,6 +216,59 @@ fn refuses_other_bytes() {
     assert_eq!(Timetable::decode(&overflowing, &sum), Err(TimetableError));
 }
 
+#[test]
+fn a_changed_rate_is_a_sequence_of_steps() {
+    let mut schedule = Schedule::Constant {
+        rate: Rate::new(1000.0).unwrap(),
+        spacing: Spacing::Poisson,
+        length: Length::seconds(10.5),
+    };
+    let constant = schedule.clone();
+    let mut change = |from_s, rate_per_s| {
+        schedule.change_rate(RateChange { from_s, rate_per_s });
+        schedule.clone()
+    };
+    let steps = |parts: &[(f64, f64)]| {
+        let step = |(rate_per_s, duration_s): &(f64, f64)| RateStep {
+            rate_per_s: *rate_per_s,
+            duration_s: *duration_s,
+        };
+        Schedule::Steps {
+            steps: parts.iter().map(step).collect(),
+            spacing: Spacing::Poisson,
+        }
+    };
+    let first = [(1000.0, 3.0), (1100.0, 7.5)];
+    assert_eq!(change(3.0, 1100.0), steps(&first));
+    // Taken back before it applies.
+    assert_eq!(change(3.0, 1000.0), constant);
+    assert_eq!(change(3.0, 1100.0), steps(&first));
+    assert_eq!(change(3.0, 900.0), steps(&[(1000.0, 3.0), (900.0, 7.5)]));
+    let third = [(1000.0, 3.0), (900.0, 5.0), (990.0, 2.5)];
+    assert_eq!(change(8.0, 990.0), steps(&third));
+    assert_eq!(change(10.5, 5.0), steps(&third));
+}
+
+#[test]
+fn some_rates_cannot_be_changed_while_the_load_runs() {
+    let adjustable = |schedule, connection_use| {
+        let hold = false;
+        let mut plan = plan(Model::Open { schedule, hold });
+        plan.connection_use = connection_use;
+        plan.adjustable_rate().is_some()
+    };
+    for schedule in schedules() {
+        assert!(!adjustable(schedule, ConnectionUse::Kept));
+    }
+    let constant = || Schedule::Constant {
+        rate: Rate::new(10.0).unwrap(),
+        spacing: Spacing::Constant,
+        length: Length::seconds(1.0),
+    };
+    assert!(adjustable(constant(), ConnectionUse::Kept));
+    assert!(!adjustable(constant(), ConnectionUse::Fresh));
+}
+
 proptest! {
     #[test]
     fn decodes_what_it_encoded(mut times in proptest::collection::vec(any::<u64>(), 0..200)) {

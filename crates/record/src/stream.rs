@@ -13,7 +13,7 @@ use crate::events::{Abort, Connecting, PartRow, Phase, RunId, SecondRow, WorkerE
 use crate::experiment::{ExperimentDescription, Resumed};
 use crate::gate::{AlternatingEnd, GateTurns};
 use crate::host::{Environment, ToolInfo};
-use crate::plan::Plan;
+use crate::plan::{Plan, RateChange};
 use crate::run::AgentRun;
 use crate::run::Placement;
 use crate::tuning::FailedSetting;
@@ -74,6 +74,9 @@ pub enum Event {
         #[serde(default)]
         at_ns: u64,
     },
+    /// The user changed the rate while the load runs. A later change from the same time replaces
+    /// this one.
+    RateChanged(RateChange),
     /// CPU time used by the server since the previous event of this kind. Recorded about once a
     /// second.
     ServerUsed(ServerUsed),

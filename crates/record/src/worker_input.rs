@@ -1,5 +1,6 @@
 //! The input of a load process.
 
+use std::fmt::{self, Display, Formatter};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,10 +9,11 @@ use serde::{Deserialize, Serialize};
 use crate::body::{LongBodies, RequestBody};
 use crate::plan::Plan;
 use crate::tls::TrustAnchor;
+use crate::units::Rate;
 
 /// First line of a worker's stdin, as JSON. A replay's timetable follows as bytes.
 ///
-/// A later `stop` line, or the end of stdin, ends the run immediately.
+/// Later lines are [`WorkerCommand`]s. The end of stdin also ends the run immediately.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WorkerInput {
     /// The plan.
@@ -38,6 +40,41 @@ pub struct WorkerInput {
     pub anyway: bool,
     /// The second server of an alternating load; `None` for an ordinary load.
     pub other: Option<OtherSide>,
+}
+
+/// A line on a worker's stdin after its input.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum WorkerCommand {
+    /// End the run immediately.
+    Stop,
+    /// Change the rate of the measurement. The new rate applies from the next whole second on.
+    Rate(Rate),
+}
+
+/// First word of a line that changes the rate. The new rate per second follows.
+const RATE: &str = "rate ";
+
+impl WorkerCommand {
+    /// Reads the output of [`Display`]. Returns `None` if the line is not a command.
+    #[must_use]
+    pub fn parse(line: &str) -> Option<Self> {
+        match line.trim() {
+            "stop" => Some(WorkerCommand::Stop),
+            line => {
+                let per_s = line.strip_prefix(RATE)?.parse().ok()?;
+                Rate::new(per_s).map(WorkerCommand::Rate)
+            }
+        }
+    }
+}
+
+impl Display for WorkerCommand {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            WorkerCommand::Stop => writeln!(f, "stop"),
+            WorkerCommand::Rate(rate) => writeln!(f, "{RATE}{}", rate.per_s()),
+        }
+    }
 }
 
 /// A log of single requests (`--request-log`).
@@ -176,6 +213,17 @@ mod tests {
     use super::*;
     use crate::body::MAX_RECORDED;
     use crate::credentials::Credentials;
+
+    #[test]
+    fn reads_the_commands_that_it_writes() {
+        let rate = Rate::new(1_331.25).unwrap();
+        for command in [WorkerCommand::Stop, WorkerCommand::Rate(rate)] {
+            assert_eq!(WorkerCommand::parse(&command.to_string()), Some(command));
+        }
+        for line in ["", "go", "rate", "rate 0", "rate inf", "rate -1"] {
+            assert_eq!(WorkerCommand::parse(line), None, "{line}");
+        }
+    }
 
     #[test]
     fn a_worker_gets_long_bodies_and_credentials() {

@@ -26,4 +26,4 @@ pub use coordinator::{AgentsEnd, AgentsEvent, AgentsLoad, run_agents};
 pub use kubernetes::JobSource;
 pub use observer::{ObserverLink, ObserverPlace};
 pub use place::{AgentsLauncher, AgentsPlace, AgentsSetting, PreparedAgents};
-pub use single::{EVENT_LIMIT, WorkerFailure, run};
+pub use single::{EVENT_LIMIT, WorkerFailure, run, run_adjustable};

@@ -4,14 +4,15 @@ use std::io::{BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use floodmark_host::{Child, ChildError, ProcessPlacement, Stop};
 use floodmark_record::Event;
 use floodmark_record::plan::Schedule;
-use floodmark_record::worker_input::WorkerInput;
+use floodmark_record::units::Rate;
+use floodmark_record::worker_input::{WorkerCommand, WorkerInput};
 
 use crate::command::read_line;
 
@@ -61,9 +62,20 @@ pub fn run(
     stop: &Stop,
     on_event: impl FnMut(Event),
 ) -> Result<(), WorkerFailure> {
+    run_adjustable(side, input, stop, None, on_event)
+}
+
+/// Runs a worker like [`run`]. Each rate in `rates` changes the rate of the measurement.
+pub fn run_adjustable(
+    side: &ProcessPlacement,
+    input: &WorkerInput,
+    stop: &Stop,
+    rates: Option<&Receiver<Rate>>,
+    on_event: impl FnMut(Event),
+) -> Result<(), WorkerFailure> {
     // The running program also contains the worker.
     let program = std::env::current_exe().map_err(WorkerFailure::Program)?;
-    run_program(&program, side, input, stop, on_event)
+    run_program(&program, side, input, stop, rates, on_event)
 }
 
 fn run_program(
@@ -71,6 +83,7 @@ fn run_program(
     side: &ProcessPlacement,
     input: &WorkerInput,
     stop: &Stop,
+    rates: Option<&Receiver<Rate>>,
     mut on_event: impl FnMut(Event),
 ) -> Result<(), WorkerFailure> {
     let mut command = Command::new(program);
@@ -113,7 +126,10 @@ fn run_program(
         }
         if stop.is_set() && stopping.is_none() {
             stopping = Some(Instant::now());
-            let _ = stdin.write_all(b"stop\n");
+            let _ = write!(stdin, "{}", WorkerCommand::Stop);
+        }
+        for rate in rates.into_iter().flat_map(Receiver::try_iter) {
+            let _ = write!(stdin, "{}", WorkerCommand::Rate(rate));
         }
         if stopping.is_some_and(|since| since.elapsed() > STOP_TIMEOUT) {
             break Err(WorkerFailure::Stuck);
@@ -188,7 +204,7 @@ mod tests {
         };
         let mut events = 0;
         let placement = ProcessPlacement::default();
-        let outcome = run_program(&program, &placement, &input, stop, |_| {
+        let outcome = run_program(&program, &placement, &input, stop, None, |_| {
             events += 1;
             // Stop at the second event of a flood.
             if events == 2 {

@@ -164,6 +164,7 @@ impl SharedArgs {
             stop,
             abort_if: &[],
             request_log: None,
+            rates: None,
         };
         Ok(measure(attempts, directory))
     }

@@ -12,7 +12,7 @@ use floodmark_diagnose::doctor::checkup;
 use floodmark_host::{open_files, stdin_is_readable};
 use floodmark_load::backend::uring::{Uring, unavailable};
 use floodmark_load::clock::{Clock, Ns};
-use floodmark_load::worker::{self, Coordinated, StopFlag};
+use floodmark_load::worker::{self, Coordinated, RateControl, StopFlag};
 use floodmark_observe::{Root, system_check::facts};
 use floodmark_record::agent_lines::{AgentCommand, AgentHello, AgentLine};
 use floodmark_record::kept::KEPT_BYTES;
@@ -75,7 +75,8 @@ pub fn run() -> Result<(), Ending> {
         await_start: &await_start,
         responses: &mut ResponseLines::default(),
     };
-    worker::run(input, files, &stop, Some(coordinated), |event| {
+    let rates = RateControl::default();
+    worker::run(input, files, &stop, &rates, Some(coordinated), |event| {
         if send(&AgentLine::Event(Box::new(event))).is_err() {
             stop.stop();
         }

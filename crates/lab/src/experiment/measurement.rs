@@ -169,6 +169,7 @@ impl RunningExperiment<'_> {
             stop: self.runner.stop,
             abort_if: &self.runner.experiment.abort_if,
             request_log: None,
+            rates: None,
         };
         let listener = &mut *self.listener;
         if let Some((search, open)) = search {

@@ -1,6 +1,6 @@
 //! Starts requests and assigns them to connections.
 
-use floodmark_record::plan::CloseFirst;
+use floodmark_record::plan::{CloseFirst, Schedule};
 
 use super::{Action, Core};
 use crate::arrivals::{QueuedArrival, RequestSource};
@@ -36,6 +36,13 @@ impl Core {
             self.winding_up = false;
             self.last_life = now;
             self.start_closed(now);
+        }
+    }
+
+    /// Replaces the schedule of the open model by one that differs only after all admitted arrivals.
+    pub fn change_schedule(&mut self, planned: &Schedule) {
+        if let RequestSource::Open(waiting) = &mut self.arrivals {
+            waiting.change(planned);
         }
     }
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use floodmark_load::backend::uring::{Uring, unavailable};
 use floodmark_load::budget::FileLimit;
-use floodmark_load::worker::{self, StopFlag, WorkerError};
+use floodmark_load::worker::{self, RateControl, StopFlag, WorkerError};
 use floodmark_record::plan::Plan;
 use floodmark_record::worker_input::WorkerInput;
 use floodmark_record::{Counts, Event, SecondRow, WorkerEnd};
@@ -109,17 +109,30 @@ pub fn input(plan: Plan) -> WorkerInput {
 
 /// Runs a worker input.
 pub fn try_input(input: WorkerInput, stop: &StopFlag) -> Result<Run, WorkerError> {
+    try_changing(input, stop, |_, _| {})
+}
+
+/// Runs a worker input. Calls `on_event` for each event; it may change the rate.
+pub fn try_changing(
+    input: WorkerInput,
+    stop: &StopFlag,
+    mut on_event: impl FnMut(&Event, &RateControl),
+) -> Result<Run, WorkerError> {
+    let rates = RateControl::default();
     let began = Instant::now();
     let (mut rows, mut end, mut began_ns) = (Vec::new(), None, 0);
     let files = Some(FileLimit {
         before: 1024,
         now: 1024,
     });
-    worker::run(input, files, stop, None, |event| match event {
-        Event::Second(row) => rows.push(row),
-        Event::Began { at_ns, .. } => began_ns = at_ns,
-        Event::End(e) => end = Some(e),
-        _ => {}
+    worker::run(input, files, stop, &rates, None, |event| {
+        on_event(&event, &rates);
+        match event {
+            Event::Second(row) => rows.push(row),
+            Event::Began { at_ns, .. } => began_ns = at_ns,
+            Event::End(e) => end = Some(e),
+            _ => {}
+        }
     })?;
     let run = Run {
         rows,
