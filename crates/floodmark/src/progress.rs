@@ -2,6 +2,7 @@
 //! log or pipe gets separate lines. Each event is also forwarded to the metrics export.
 
 use std::io::{IsTerminal, stderr};
+use std::sync::mpsc::Sender;
 
 use floodmark_host::{Stop, before_immediate_exit};
 use floodmark_lab::capacity::CapacityEvents;
@@ -10,7 +11,7 @@ use floodmark_live::{LiveState, LiveView, MIN_SIZE, restore_terminal};
 use floodmark_record::Event;
 use floodmark_record::gate::GateResult;
 use floodmark_record::tuning::{Tuning, TuningStep};
-use floodmark_record::units::show_rough_duration;
+use floodmark_record::units::{Rate, show_rough_duration};
 use floodmark_report::{capacity_trial_line, gate_pair, plain, tuning_action, tuning_step};
 
 use crate::export::MetricsExport;
@@ -60,12 +61,18 @@ pub struct Progress<'a> {
 
 impl<'a> Progress<'a> {
     /// Starts to display progress. A quiet display prints only problems. In the full-screen view,
-    /// the key `q` sets `stop`.
-    pub fn new(kind: LineKind, quiet: bool, stop: &Stop, export: &'a MetricsExport) -> Self {
+    /// the key `q` sets `stop`, and the keys `+` and `-` send the new rate to `rates`.
+    pub fn new(
+        kind: LineKind,
+        quiet: bool,
+        stop: &Stop,
+        rates: Option<Sender<Rate>>,
+        export: &'a MetricsExport,
+    ) -> Self {
         let painter = if quiet {
             Painter::Quiet
         } else if stderr().is_terminal() {
-            open_view(stop).map_or_else(|| Painter::OneLine(Box::default()), Painter::View)
+            open_view(stop, rates).map_or_else(|| Painter::OneLine(Box::default()), Painter::View)
         } else {
             Painter::Lines(Box::default())
         };
@@ -259,7 +266,7 @@ impl ExperimentListener for Progress<'_> {
 
 /// Opens the full-screen view. Returns `None` if the terminal is too small or too simple, or if
 /// this process runs in the background.
-fn open_view(stop: &Stop) -> Option<LiveView> {
+fn open_view(stop: &Stop, rates: Option<Sender<Rate>>) -> Option<LiveView> {
     let (width, height) = terminal_size::terminal_size_of(stderr())?;
     let is_simple = std::env::var_os("TERM").is_none_or(|name| name == "dumb");
     if is_simple || width.0 < MIN_SIZE.0 || height.0 < MIN_SIZE.1 {
@@ -268,7 +275,7 @@ fn open_view(stop: &Stop) -> Option<LiveView> {
     let color = out::style(&stderr()).color;
     // SAFETY: `restore_terminal` is safe in signal handlers.
     unsafe { before_immediate_exit(restore_terminal) };
-    LiveView::open(stop.flag(), color).ok()
+    LiveView::open(stop.flag(), rates, color).ok()
 }
 
 /// Formats the position in the schedule: `3/6 nginx, process 2 · next native · 18 s left`.

@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::Sender;
 
 use clap::Args;
 use floodmark_host::Stop;
@@ -13,6 +14,7 @@ use floodmark_plan::target::without_credentials;
 use floodmark_record::Record;
 use floodmark_record::comparison::Threshold;
 use floodmark_record::host::{Label, ToolInfo};
+use floodmark_record::units::Rate;
 use floodmark_report::Style;
 use floodmark_report::junit::RunFault;
 
@@ -155,7 +157,13 @@ impl<'a> Session<'a> {
 
     /// Starts displaying progress and exporting events.
     pub fn progress(&self, kind: LineKind) -> Progress<'_> {
-        Progress::new(kind, self.output.quiet, self.stop, &self.export)
+        self.progress_with_keys(kind, None)
+    }
+
+    /// Starts displaying progress and exporting events. Rates that the user sets by keys are sent
+    /// to `rates`.
+    pub fn progress_with_keys(&self, kind: LineKind, rates: Option<Sender<Rate>>) -> Progress<'_> {
+        Progress::new(kind, self.output.quiet, self.stop, rates, &self.export)
     }
 
     /// Prints a line on stderr, unless --quiet is set.

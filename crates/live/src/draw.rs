@@ -24,6 +24,8 @@ pub(crate) struct Page<'a> {
     pub(crate) messages: &'a [String],
     /// Whether keys can be read.
     pub(crate) has_keys: bool,
+    /// Whether keys can change the rate of a load whose rate is adjustable.
+    pub(crate) has_rate_keys: bool,
     pub(crate) is_paused: bool,
     pub(crate) theme: Theme,
 }
@@ -81,7 +83,10 @@ impl Page<'_> {
             (true, true) => "paused · p resume · q end and report",
             (false, _) => "Ctrl-C end and report",
         };
-        Line::from(self.theme.faint(text))
+        let run = self.state.run.as_ref();
+        let run = run.filter(|_| self.has_keys && self.has_rate_keys && !self.is_paused);
+        let rate_keys = run.and_then(RunProgress::rate_keys).unwrap_or_default();
+        Line::from(self.theme.faint(&format!("{text}{rate_keys}")))
     }
 
     /// Returns the suspicion, if any.

@@ -2,7 +2,8 @@
 //!
 //! [`LiveState`] collects figures from events, `draw` lays them out, `screen` owns the terminal,
 //! and [`LiveView`] draws on its own thread. Only `screen` and [`LiveView`] do I/O. The view never
-//! changes what is measured or recorded, except that the key `q` requests a stop.
+//! changes what is measured or recorded, except by keys: `q` requests a stop, and `+` and `-` change
+//! the rate of a load.
 
 mod draw;
 mod progress;

@@ -9,7 +9,7 @@ use floodmark_record::events::{Connecting, PartRow, Phase, SecondRow, WorkerEnd}
 use floodmark_record::outcome::Counts;
 use floodmark_record::plan::{Plan, RateStep, step_at};
 use floodmark_record::times::TimeKind;
-use floodmark_record::units::{show_count, show_ns};
+use floodmark_record::units::{Rate, show_count, show_ns};
 use floodmark_record::watch::{HostUsed, ServerUsed};
 use floodmark_report::{Emphasis, Style, count_of, describe_plan, rate, seconds};
 use floodmark_stats::Histogram;
@@ -39,7 +39,34 @@ const LONG_INTERVAL_S: f64 = 10.0;
 /// Maximum number of agents whose throughput is shown individually.
 const LISTED_AGENTS: usize = 4;
 
-/// Progress of one run. Memory use is constant.
+/// Factor by which a key changes the rate.
+const RATE_FACTOR: f64 = 1.1;
+
+/// Maximum number of keys by which the rate can be above or below the initial rate: about ten times
+/// and a tenth of the initial rate.
+const MAX_RATE_STEPS: i32 = 24;
+
+/// A rate that keys change.
+struct AdjustableRate {
+    /// The plan, including the changes so far.
+    plan: Plan,
+    initial: Rate,
+    /// Number of keys that raised the rate minus the number of keys that lowered it.
+    steps: i32,
+}
+
+impl AdjustableRate {
+    /// Returns the rate that the user has set. Its third digit is rounded, except in the initial
+    /// rate.
+    fn rate(&self) -> Rate {
+        let per_s = self.initial.per_s() * RATE_FACTOR.powi(self.steps);
+        let unit = 10f64.powf(per_s.log10().floor() - 2.0);
+        let rounded = Rate::new((per_s / unit).round() * unit);
+        rounded.filter(|_| self.steps != 0).unwrap_or(self.initial)
+    }
+}
+
+/// Progress of one run. Memory use is constant, except for one step per change of the rate.
 #[derive(Default)]
 pub(crate) struct RunProgress {
     /// URL and plan.
@@ -63,6 +90,10 @@ pub(crate) struct RunProgress {
     steps: Vec<RateStep>,
     /// Whether the plan changes the rate during the load. If so, the intended rate is also shown.
     has_profile: bool,
+    /// Set if keys can change the rate.
+    adjustable: Option<AdjustableRate>,
+    /// Whether the measurement has started.
+    is_measuring: bool,
     threads: u32,
     is_open: bool,
     warming_up: bool,
@@ -103,8 +134,12 @@ pub(crate) struct LastSecond {
 impl RunProgress {
     /// Creates the progress of a run that has not started.
     pub(crate) fn new(plan: &Plan) -> Self {
-        RunProgress {
-            heading: [plan.target.url.clone(), describe_plan(plan, 1)],
+        let mut progress = RunProgress {
+            adjustable: plan.adjustable_rate().map(|initial| AdjustableRate {
+                plan: plan.clone(),
+                initial,
+                steps: 0,
+            }),
             last: LastSecond {
                 cpus: [Some(0.0), None, None],
                 ..LastSecond::default()
@@ -116,13 +151,43 @@ impl RunProgress {
             },
             has_duration: plan.duration_s().is_some(),
             requests: plan.request_limit(),
-            steps: plan.steps().unwrap_or_default().to_vec(),
-            has_profile: plan.rate_changes(),
             threads: plan.threads,
             is_open: plan.is_open(),
             warming_up: !plan.warmup.is_zero(),
             ..RunProgress::default()
+        };
+        progress.show_plan(plan);
+        progress
+    }
+
+    /// Shows a plan, whose rate may have changed.
+    fn show_plan(&mut self, plan: &Plan) {
+        self.heading = [plan.target.url.clone(), describe_plan(plan, 1)];
+        self.steps = plan.steps().unwrap_or_default().to_vec();
+        self.has_profile = plan.rate_changes();
+    }
+
+    /// Raises or lowers the rate that the user has set by a number of steps. Returns the new rate,
+    /// or `None` if keys cannot change the rate now.
+    pub(crate) fn change_rate(&mut self, steps: i32) -> Option<Rate> {
+        let adjustable = self.adjustable.as_mut().filter(|_| self.is_measuring)?;
+        let steps = adjustable.steps + steps;
+        if steps.abs() > MAX_RATE_STEPS {
+            return None;
         }
+        adjustable.steps = steps;
+        Some(adjustable.rate())
+    }
+
+    /// Describes the keys that change the rate, and the rate that they have set; `None` if keys
+    /// cannot change the rate now.
+    pub(crate) fn rate_keys(&self) -> Option<String> {
+        let adjustable = self.adjustable.as_ref().filter(|_| self.is_measuring)?;
+        let set = match adjustable.steps {
+            0 => "rate".to_owned(),
+            _ => rate(adjustable.rate().per_s()),
+        };
+        Some(format!(" · +/- {set}"))
     }
 
     /// Adds an event of the run.
@@ -130,7 +195,17 @@ impl RunProgress {
         let last = &mut self.last;
         match event {
             Event::Connecting(report) => self.opening = Some(opening_line(report)),
-            Event::Began { .. } => self.opening = None,
+            Event::Began { phase, .. } => {
+                self.opening = None;
+                self.is_measuring = *phase == Phase::Measure;
+            }
+            Event::RateChanged(change) => {
+                if let Some(adjustable) = &mut self.adjustable {
+                    adjustable.plan.change_rate(*change);
+                    let plan = adjustable.plan.clone();
+                    self.show_plan(&plan);
+                }
+            }
             Event::ServerUsed(used) => last.cpus[1] = cpus(used).or(last.cpus[1]),
             Event::StoreUsed(used) => last.cpus[2] = cpus(used).or(last.cpus[2]),
             Event::HostUsed(used) => last.host = Some(*used),

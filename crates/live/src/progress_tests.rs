@@ -1,7 +1,7 @@
 use super::*;
 use crate::testing;
 use floodmark_record::events::GroupRow;
-use floodmark_record::plan::{Length, Model, Schedule, Spacing};
+use floodmark_record::plan::{Length, Model, RateChange, Schedule, Spacing};
 use floodmark_record::units::Rate;
 
 const WIDE: Style = Style {
@@ -276,6 +276,46 @@ fn returns_a_plain_line_every_five_seconds() {
             "5 s of 10 s: 1,000/s, 5 failed, p99 990 µs, p50 500 µs, CPUs 0.81 client, 5,000 ok, 50 connections",
             "10 s of 10 s: 1,000/s, 10 failed, p99 990 µs, p50 500 µs, CPUs 0.81 client, 10,000 ok, 50 connections",
         ]
+    );
+}
+
+#[test]
+fn keys_change_the_rate_during_the_measurement() {
+    let mut progress = RunProgress::new(&testing::constant_plan(1000.0));
+    assert_eq!(
+        (progress.change_rate(1), progress.rate_keys()),
+        (None, None)
+    );
+    progress.on(&Event::Began {
+        phase: Phase::Measure,
+        at_ns: 0,
+    });
+    assert_eq!(progress.rate_keys().as_deref(), Some(" · +/- rate"));
+    let mut press = |steps| progress.change_rate(steps).map(Rate::per_s);
+    let pressed = [1, 1, 1, -1, -1, -1, -1].map(|steps| press(steps).unwrap());
+    let expected = [1100.0, 1210.0, 1330.0, 1210.0, 1100.0, 1000.0, 909.0];
+    for (pressed, expected) in pressed.into_iter().zip(expected) {
+        assert!((pressed - expected).abs() < 1e-9, "{pressed} {expected}");
+    }
+    assert_eq!(progress.rate_keys().as_deref(), Some(" · +/- 909/s"));
+    let lowest = std::iter::from_fn(|| progress.change_rate(-1))
+        .last()
+        .unwrap();
+    assert_eq!((lowest.per_s(), progress.change_rate(-1)), (102.0, None));
+    progress.on(&Event::RateChanged(RateChange {
+        from_s: 1.0,
+        rate_per_s: 909.0,
+    }));
+    (0..2).for_each(|i| progress.on(&Event::Second(testing::second_row(i, 900, 0))));
+    assert!(
+        progress
+            .line(WIDE)
+            .starts_with("step 2 of 2, 2 s of 10 s  900/s of 900/s")
+    );
+    assert!(
+        progress.heading[1].contains("909/s"),
+        "{:?}",
+        progress.heading
     );
 }
 

@@ -9,9 +9,9 @@ use floodmark_record::capacity::{
 };
 use floodmark_record::events::{EndReason, GroupRow, PartRow, Phase, RunId, SecondRow, WorkerEnd};
 use floodmark_record::outcome::Counts;
-use floodmark_record::plan::{Model, Plan, RateStep, Replay, Schedule, Spacing};
+use floodmark_record::plan::{Length, Model, Plan, RateStep, Replay, Schedule, Spacing};
 use floodmark_record::times::TimeKind;
-use floodmark_record::units::Bytes;
+use floodmark_record::units::{Bytes, Rate};
 use floodmark_record::watch::{HostUsed, ServerUsed};
 use floodmark_record::{Event, Timetable};
 use floodmark_stats::Histogram;
@@ -29,6 +29,15 @@ fn open_plan(schedule: Schedule) -> Plan {
     let hold = false;
     plan.model = Model::Open { schedule, hold };
     plan
+}
+
+/// Returns a plan with a constant rate for 10 s.
+pub(crate) fn constant_plan(rate_per_s: f64) -> Plan {
+    open_plan(Schedule::Constant {
+        rate: Rate::new(rate_per_s).unwrap(),
+        spacing: Spacing::Constant,
+        length: Length::seconds(10.0),
+    })
 }
 
 /// Returns a plan with three steps that take 10 s in total.

@@ -2,10 +2,12 @@
 
 use std::io::{self, PipeReader, PipeWriter};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use floodmark_record::units::Rate;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::stdio::stdin;
 
@@ -40,13 +42,17 @@ pub struct LiveView {
 }
 
 impl LiveView {
-    /// Shows the view on the terminal to which stderr is connected. The key `q` sets `stop`.
-    /// `color` says whether colors and emphasis are used.
+    /// Shows the view on the terminal to which stderr is connected. The key `q` sets `stop`. With
+    /// `rates`, the keys `+` and `-` send the new rate of a load whose rate is adjustable. `color` says whether colors and emphasis are used.
     ///
     /// # Errors
     /// stderr is not a terminal, this process is not in the terminal's foreground, or the thread
     /// cannot be started.
-    pub fn open(stop: Arc<AtomicBool>, color: bool) -> io::Result<Self> {
+    pub fn open(
+        stop: Arc<AtomicBool>,
+        rates: Option<Sender<Rate>>,
+        color: bool,
+    ) -> io::Result<Self> {
         restore_on_panic();
         let screen = Screen::open()?;
         let shared = Arc::new(Shared {
@@ -58,6 +64,7 @@ impl LiveView {
             shared: Arc::clone(&shared),
             screen,
             stop,
+            rates,
             theme: Theme { color },
             messages: Vec::new(),
             has_keys: has_keys(),
@@ -108,6 +115,8 @@ struct Drawer {
     shared: Arc<Shared>,
     screen: Screen,
     stop: Arc<AtomicBool>,
+    /// Receives the rates that the user sets.
+    rates: Option<Sender<Rate>>,
     theme: Theme,
     messages: Vec<String>,
     has_keys: bool,
@@ -178,6 +187,7 @@ impl Drawer {
                 state: &self.shared.state(),
                 messages: &self.messages,
                 has_keys: self.has_keys,
+                has_rate_keys: self.rates.is_some(),
                 is_paused: self.is_paused,
                 theme: self.theme,
             };
@@ -198,8 +208,24 @@ impl Drawer {
                     self.is_paused = !self.is_paused;
                     self.draw();
                 }
+                // The plus sign needs Shift on many keyboards; its key alone sends an equals sign.
+                b'+' | b'=' => self.change_rate(1),
+                b'-' => self.change_rate(-1),
                 _ => {}
             }
+        }
+    }
+
+    /// Raises or lowers the rate of the load by a number of steps.
+    fn change_rate(&self, steps: i32) {
+        let Some(rates) = &self.rates else {
+            return;
+        };
+        let mut state = self.shared.state();
+        if let Some(rate) = state.run.as_mut().and_then(|run| run.change_rate(steps)) {
+            // Sending fails only if the load has ended.
+            let _ = rates.send(rate);
+            self.shared.is_changed.store(true, Ordering::Relaxed);
         }
     }
 }

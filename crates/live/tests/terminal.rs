@@ -23,7 +23,7 @@ fn child_body() {
     let Ok(mode) = std::env::var(CHILD) else {
         return;
     };
-    let view = LiveView::open(Arc::new(AtomicBool::new(false)), false).unwrap();
+    let view = LiveView::open(Arc::new(AtomicBool::new(false)), None, false).unwrap();
     eprintln!("a message");
     std::thread::sleep(Duration::from_millis(400));
     if mode == "panic" {

@@ -1,6 +1,7 @@
 //! `floodmark load`: loads one URL.
 
 use std::path::Path;
+use std::sync::mpsc::channel;
 
 use floodmark_diagnose::unexpected_response;
 use floodmark_host::{ProcessPlacement, Stop, open_files};
@@ -249,12 +250,17 @@ impl Measurement for UrlLoad<'_> {
             directory,
             session.stop,
             |attempts, directory| {
+                let (sender, rates) = channel();
+                // Several attempts, and all agents, send the same schedule.
+                let has_keys = count == 1 && attempts.agents.is_none();
                 let attempts = Attempts {
+                    rates: Some(&rates),
                     abort_if: &self.args.abort_if,
                     request_log: self.args.request_log(),
                     ..attempts
                 };
-                let mut progress = session.progress(LineKind::Seconds);
+                let sender = has_keys.then_some(sender);
+                let mut progress = session.progress_with_keys(LineKind::Seconds, sender);
                 attempts.run(session.tool(), directory, &mut |event| progress.on(event))
             },
         )?;

@@ -3,9 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use floodmark_record::plan::{Arrivals, Schedule};
-use floodmark_record::run::{Saturation, SteadyClass};
+use floodmark_record::run::{Run, Saturation, SteadyClass};
 use floodmark_truth::{Log, Scenario};
 
+use crate::live_view::split;
+use crate::support::pty::{OnTerminal, TerminalSetup};
 use crate::support::{Load, folded, load, run, succeeds, text, truth};
 
 /// Rounding error of the maximum response time: relative, then absolute in seconds.
@@ -29,14 +31,14 @@ fn against_truth(arguments: &[&str]) -> (Load, Log) {
 ///
 /// The server does not know the start of the run. The comparison assumes the latest start for which
 /// no request is early.
-fn on_time(load: &Load, log: &Log, due: &[f64]) {
+fn on_time(run: &Run, log: &Log, due: &[f64]) {
     let mut arrivals: Vec<u64> = log.requests.iter().map(|r| r.arrival_ns).collect();
     arrivals.sort_unstable();
-    let counts = load.counts();
+    let counts = &run.requests;
     assert_eq!(counts.intended, due.len() as u64);
     // On a busy host, the last requests may be unsent. The threads take requests in turn, so all
     // unsent requests are at the end.
-    let cut = u64::from(load.run().plan.threads) * counts.unsent;
+    let cut = u64::from(run.plan.threads) * counts.unsent;
     let kept = due.len().saturating_sub(cut as usize);
     assert!(
         2 * kept >= due.len(),
@@ -52,7 +54,7 @@ fn on_time(load: &Load, log: &Log, due: &[f64]) {
         .collect();
     let start = after.iter().copied().fold(f64::INFINITY, f64::min);
     let latest = after.iter().copied().fold(0.0, f64::max) - start;
-    let longest = load.run().response_time_us.max.unwrap() / 1e6;
+    let longest = run.response_time_us.max.unwrap() / 1e6;
     let (share, least) = ROUNDING;
     assert!(
         latest <= longest * (1.0 + share) + least,
@@ -77,7 +79,7 @@ fn a_ramp_follows_its_schedule() {
     let due: Vec<f64> = (0..1500)
         .map(|k| (f64::from(k) * 2.0 * 3.0 / 1000.0).sqrt())
         .collect();
-    on_time(&load, &log, &due);
+    on_time(load.run(), &log, &due);
     let run = load.run();
     assert_eq!(run.plan.rate_per_s(), Some(500.0));
     assert_eq!(
@@ -91,12 +93,73 @@ fn a_ramp_follows_its_schedule() {
 }
 
 #[test]
+fn keys_change_the_rate_and_the_record_has_steps() {
+    let (server, url) = truth(Scenario::default());
+    let directory = tempfile::tempdir().unwrap();
+    let result = directory.path().join("result");
+    let arguments = [
+        "load", &url, "-r", "300", "-d", "6s", "-t", "2", "-c", "100", "--anyway", "--out",
+    ];
+    let arguments = [&arguments[..], &[shown(&result)]].concat();
+    let mut load = OnTerminal::start(&arguments, &TerminalSetup::default());
+    load.wait_for("+/- rate");
+    load.keys("+");
+    load.wait_for("step 2 of 2");
+    load.keys("-");
+    load.wait_for("step 3 of 3");
+    let (code, shown) = load.end();
+    assert_eq!(code, 0, "{shown}");
+    server.settle().unwrap();
+    let log = server.stop().unwrap();
+    let record = folded(&result);
+    let run = &record.runs[0];
+    let steps = run.plan.steps().unwrap();
+    let rates: Vec<f64> = steps.iter().map(|step| step.rate_per_s).collect();
+    assert_eq!(rates, [300.0, 330.0, 300.0]);
+    // The requests arrive as they would with --steps.
+    let schedule = run.plan.schedule().unwrap();
+    let mut due = Vec::new();
+    for segment in schedule.segments() {
+        let next = |k: usize| (k as f64 - segment.before) / segment.rate_per_s;
+        let within = (due.len()..)
+            .map(next)
+            .take_while(|at| *at < segment.length_s - 1e-9);
+        let within: Vec<f64> = within.map(|at| segment.from_s + at).collect();
+        due.extend(within);
+    }
+    on_time(run, &log, &due);
+    let offered: Vec<f64> = run.steps.iter().map(|step| step.offered_per_s).collect();
+    assert_eq!(offered, rates);
+    assert_eq!(run.steady.class, SteadyClass::Varied);
+    assert_eq!(run.throughput_interval, None);
+    let (_, after) = split(&shown);
+    assert!(after.contains("330/s"), "{after}");
+}
+
+#[test]
+fn only_a_constant_rate_of_one_attempt_has_rate_keys() {
+    let (_server, url) = truth(Scenario::default());
+    for arguments in [&["-c", "2"][..], &["-r", "300", "--attempts", "2"]] {
+        let arguments = [&["load", &url, "-d", "60s"], arguments].concat();
+        let mut load = OnTerminal::start(&arguments, &TerminalSetup::default());
+        load.wait_for("200:");
+        load.keys("++q");
+        let (code, shown) = load.end();
+        assert_eq!(code, 130, "{shown}");
+        assert!(
+            shown.contains("p pause") && !shown.contains("+/-"),
+            "{shown}"
+        );
+    }
+}
+
+#[test]
 fn steps_have_rows_that_add_up() {
     // Rows of the series end at step boundaries, here every 1/3 s instead of every second.
     let (load, log) = against_truth(&["--steps", "300,0,900", "-d", "1s", "-c", "100"]);
     let first = (0..100).map(|k| f64::from(k) / 300.0);
     let last = (0..300).map(|k| 2.0 / 3.0 + f64::from(k) / 900.0);
-    on_time(&load, &log, &first.chain(last).collect::<Vec<_>>());
+    on_time(load.run(), &log, &first.chain(last).collect::<Vec<_>>());
     let run = load.run();
     let offered: Vec<f64> = run.steps.iter().map(|s| s.offered_per_s).collect();
     assert_eq!(offered, [300.0, 0.0, 900.0]);
@@ -178,7 +241,7 @@ fn a_replay_follows_its_file() {
         ]);
         let factor: f64 = speed.trim_end_matches('x').parse().unwrap();
         on_time(
-            &load,
+            load.run(),
             &log,
             &due.iter().map(|s| s / factor).collect::<Vec<_>>(),
         );

@@ -16,6 +16,7 @@ fn shown(state: &LiveState, (width, height): (u16, u16), color: bool) -> TestBac
         state,
         messages: &["nginx: started".to_owned()],
         has_keys: true,
+        has_rate_keys: true,
         is_paused: false,
         theme: Theme { color },
     };
