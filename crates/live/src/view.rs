@@ -43,7 +43,8 @@ pub struct LiveView {
 
 impl LiveView {
     /// Shows the view on the terminal to which stderr is connected. The key `q` sets `stop`. With
-    /// `rates`, the keys `+` and `-` send the new rate of a load whose rate is adjustable. `color` says whether colors and emphasis are used.
+    /// `rates`, the keys `+` and `-` send the new rate of a load whose rate is adjustable. `color`
+    /// says whether colors and emphasis are used.
     ///
     /// # Errors
     /// stderr is not a terminal, this process is not in the terminal's foreground, or the thread
