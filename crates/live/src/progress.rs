@@ -51,7 +51,7 @@ struct AdjustableRate {
     /// The plan, including the changes so far.
     plan: Plan,
     initial: Rate,
-    /// Number of keys that raised the rate minus the number of keys that lowered it.
+    /// Number of key presses that raised the rate minus the number that lowered it.
     steps: i32,
 }
 

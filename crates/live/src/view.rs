@@ -116,7 +116,7 @@ struct Drawer {
     shared: Arc<Shared>,
     screen: Screen,
     stop: Arc<AtomicBool>,
-    /// Receives the rates that the user sets.
+    /// Sends the rates that the user sets.
     rates: Option<Sender<Rate>>,
     theme: Theme,
     messages: Vec<String>,

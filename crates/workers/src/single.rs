@@ -65,7 +65,7 @@ pub fn run(
     run_adjustable(side, input, stop, None, on_event)
 }
 
-/// Runs a worker like [`run`]. Each rate in `rates` changes the rate of the measurement.
+/// Runs a worker like [`run`]. Each rate from `rates` becomes the rate of the measurement.
 pub fn run_adjustable(
     side: &ProcessPlacement,
     input: &WorkerInput,

@@ -1,4 +1,4 @@
-// Keeps the last KEPT responses' data in memory, on one thread, so that the collector must copy
+// Single-threaded server that keeps the data of the last KEPT responses, so the collector must copy
 // live objects: Garbage.java PORT KEPT OBJECTS. A request allocates OBJECTS objects of 1 kB.
 import com.sun.net.httpserver.HttpServer;
 import java.net.InetSocketAddress;

@@ -42,7 +42,7 @@ fn counts_requests_that_lost_their_connection() {
     assert!(verdict.summary.starts_with("99 % "), "{verdict:?}");
     let outcomes = &verdict.evidence[0];
     assert!(outcomes.contains("lost their connection"), "{outcomes}");
-    // A minority of the requests does not limit the throughput.
+    // Losing a minority of the requests does not limit the throughput.
     run.requests.reset = run.requests.ok / 4;
     assert_eq!(is(&run, Cause::ServerCpuOneThread).also, [Cause::Errors]);
 }

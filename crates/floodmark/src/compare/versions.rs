@@ -98,7 +98,7 @@ pub fn run(args: &CompareArgs) -> Result<(), Ending> {
     };
     let metric = match args.metric[..] {
         [] if versions.rate.is_some() => {
-            let what = "--rate: at a fixed rate, throughput does not show a difference; add another --metric, such as --metric p99";
+            let what = "--rate: at a fixed rate, throughput does not show a difference; set a different metric, such as --metric p99";
             return Err(Ending::usage(what));
         }
         [] => ComparedMetric::Throughput,

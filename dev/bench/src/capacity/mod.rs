@@ -56,10 +56,10 @@ const START: (f64, f64) = (0.7, 1.6);
 /// Options of `cargo xtask capacity`.
 #[derive(Debug, Args)]
 pub struct CapacityOptions {
-    /// Search with `floodmark capacity` on the known-truth server instead of simulated servers
+    /// Run `floodmark capacity` on the known-truth server instead of simulating servers
     #[arg(long)]
     real: bool,
-    /// Search with `floodmark capacity` on small servers in Python, Node.js, Java and Go
+    /// Run `floodmark capacity` on small servers in Python, Node.js, Java and Go
     #[arg(long, conflicts_with = "real")]
     programs: bool,
     /// Number of searches per server [default: 2000; 4 with --real; 40 with --programs]

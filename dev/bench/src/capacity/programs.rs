@@ -42,7 +42,7 @@ const IDLE_S: u32 = 5;
 /// Length of each load that determines whether a rate meets the objective, in seconds.
 const RATE_S: u32 = 60;
 
-/// Ratio of the ends of a range below which no further rate is tried.
+/// Maximum ratio of the two ends of a range that needs no further narrowing.
 const NARROW: f64 = 1.03;
 
 /// First rate to try, as a share of the limit.
@@ -106,7 +106,7 @@ enum CapacitySource {
     /// Requests wait for a permit and hold it for a fixed time. A closed-model load measures the
     /// time, and a model gives the capacity.
     Pool { permits: usize },
-    /// Like a pool. After an overload, the server works like a pool with these arguments.
+    /// Like `Pool`, but an overload turns the server into a pool with these arguments.
     Hysteresis {
         permits: usize,
         falling: [&'static str; 2],
@@ -273,7 +273,7 @@ struct RunningServer {
 
 impl RunningServer {
     /// Starts a program with a free port and `arguments`, and waits until it listens. With
-    /// `stolen`, pins it to one CPU, of which another program takes that share.
+    /// `stolen`, pins it to one CPU and starts another program that takes that share of the CPU.
     fn start(
         bench: &Bench,
         program: Program,
@@ -477,7 +477,7 @@ fn pool_capacity(
 
 /// Returns a range between a rate that meets the objective and a rate that misses it. Two loads
 /// with different seeds decide about each rate. If they differ, the rate is too close to the
-/// capacity, and the rates halfway to both ends are the last ones.
+/// capacity, and only the rates halfway to each end are still tried.
 fn narrow(
     limit_per_s: f64,
     mut is_met: impl FnMut(f64, u64) -> Result<bool, Failure>,
@@ -583,7 +583,7 @@ impl ResultFile {
         })
     }
 
-    /// Returns the searches of a server with this budget and this share of the program beside them.
+    /// Returns a server's searches with this budget and this CPU share of the program beside them.
     fn searches(
         &self,
         server: &str,
@@ -835,7 +835,7 @@ fn describe_range(range: RateRange) -> String {
 fn describe_known(known: &KnownCapacity) -> String {
     let rising = describe_range(known.rising);
     match known.falling {
-        Some(falling) => format!("{rising}, after an overload {}", describe_range(falling)),
+        Some(falling) => format!("{rising}; after an overload: {}", describe_range(falling)),
         None => rising,
     }
 }
@@ -861,7 +861,7 @@ fn describe_search(known: &KnownCapacity, search: &StoredSearch) -> String {
         _ => format!("no interval, {rate}"),
     };
     let falling = result.falling.as_ref().map_or(String::new(), |falling| {
-        format!(", after an overload {}/s", show_rate(falling.rate_per_s))
+        format!("; after an overload: {}/s", show_rate(falling.rate_per_s))
     });
     let half_width = cell(half_width(result), percent);
     let right = if known.agrees(result) {

@@ -118,7 +118,7 @@ fn refuses_versions_that_cannot_be_compared() {
         (&[&both[..], &["--margin", "5"]].concat(), "such as \"5%\""),
         (
             &[&both[..], &["--rate", "100"]].concat(),
-            "floodmark: --rate: at a fixed rate, throughput does not show a difference; add another --metric",
+            "floodmark: --rate: at a fixed rate, throughput does not show a difference; set a different metric",
         ),
         (
             &[&both[..], &["--rate", "100", "--metric", "throughput"]].concat(),
