@@ -129,9 +129,9 @@ impl Doubt {
             Self::Fraction => waiting
                 .filter(|waiting| *waiting < MANY_WAITING)
                 .map_or(0.0, |waiting| 2.0 * (waiting - waiting.round()).abs()),
-            Self::OneConnection => flag(
-                cause == Cause::ConnectionPool && waiting.is_some_and(|waiting| waiting < 1.5),
-            ),
+            Self::OneConnection => {
+                flag(cause == Cause::ConnectionPool && waiting.is_some_and(|waiting| waiting < 1.5))
+            }
             Self::CountMismatch => waiting
                 .zip(facts.concurrency)
                 .map_or(0.0, |(waiting, in_service)| gap(waiting, in_service)),
