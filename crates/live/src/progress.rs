@@ -66,7 +66,7 @@ impl AdjustableRate {
     }
 }
 
-/// Progress of one run. Memory use is constant, except for one step per change of the rate.
+/// Progress of one run. Memory use is constant, except for one step per rate change.
 #[derive(Default)]
 pub(crate) struct RunProgress {
     /// URL and plan.

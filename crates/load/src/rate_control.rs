@@ -1,6 +1,6 @@
 //! Changes of the rate while the open model runs.
 //!
-//! A change applies from a whole second of the measurement on, so each row of the series has one
+//! A change takes effect at a whole second of the measurement, so each row of the series has one
 //! rate. Arrivals before this second do not move, so no arrival that is already due is lost.
 
 use std::sync::atomic::{AtomicUsize, Ordering};

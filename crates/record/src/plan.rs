@@ -1166,7 +1166,7 @@ pub struct RateStep {
     pub duration_s: f64,
 }
 
-/// A change of the rate while the load runs.
+/// A rate change while the load runs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct RateChange {
     /// Time from which the new rate applies, in seconds from the start of the measurement.

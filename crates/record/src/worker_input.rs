@@ -47,7 +47,7 @@ pub struct WorkerInput {
 pub enum WorkerCommand {
     /// End the run immediately.
     Stop,
-    /// Change the rate of the measurement. The new rate applies from the next whole second on.
+    /// Change the rate of the measurement. The new rate takes effect at the next whole second.
     Rate(Rate),
 }
 

@@ -83,7 +83,7 @@ pub enum Doubt {
     /// numbers. Pools and locks hold integer numbers of requests.
     #[strum(to_string = "number of waiting requests not an integer")]
     Fraction,
-    /// A single connection of the server is in use. A lock around a call has the same effect.
+    /// Only one of the server's connections is in use. A lock around a call has the same effect.
     #[strum(to_string = "one connection in use")]
     OneConnection,
     /// Difference between the number of requests at the end of the path and the number in service:

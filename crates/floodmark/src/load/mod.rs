@@ -136,7 +136,7 @@ fn preflight(args: &LoadArgs, planned: &Planned, stop: &Stop) -> Result<(), Endi
     Err(unmeasured(args, ending))
 }
 
-/// Returns an [`Ending`] if the response to a request before a load is not as expected.
+/// Returns an [`Ending`] if the response to a preflight request is unexpected.
 fn preflight_fault(run: &Run) -> Option<Ending> {
     let is_invalid = run.requests.malformed + run.requests.reset > 0;
     if is_invalid && run.ended.reason == EndReason::Completed {

@@ -603,7 +603,7 @@ impl LimitedRow {
     /// Runs `searches` searches, each with a different seed.
     pub fn score(&self, searches: u64) -> LimitedScore {
         let limit_per_s = self.server.limit_per_s() / ok_share(self.objective);
-        // With exponential times, a second may exceed the mean rate.
+        // With exponential service times, the rate within one second may exceed the mean rate.
         let is_limited = !matches!(self.server, LimitedServer::Exponential { .. });
         let known = KnownCapacity {
             rising: RateRange::exactly(self.truth_per_s()),

@@ -79,7 +79,7 @@ pub struct CapacityOptions {
     #[arg(long, value_name = "N", default_value_t = 1, requires = "programs",
           value_parser = clap::value_parser!(u64).range(1..=16))]
     side_by_side: u64,
-    /// File to continue with results of searches on programs, as JSON lines; use another file for
+    /// File to resume from and append search results to, as JSON lines; use another file for
     /// another floodmark binary [default: capacity/programs.jsonl in cargo's target directory]
     #[arg(long, value_name = "FILE", requires = "programs")]
     results: Option<PathBuf>,

@@ -476,7 +476,7 @@ fn pool_capacity(
 }
 
 /// Returns a range between a rate that meets the objective and a rate that misses it. Two loads
-/// with different seeds decide about each rate. If they differ, the rate is too close to the
+/// with different seeds test each rate. If they disagree, the rate is too close to the
 /// capacity, and only the rates halfway to each end are still tried.
 fn narrow(
     limit_per_s: f64,
@@ -603,7 +603,7 @@ impl ResultFile {
     }
 }
 
-/// Searches each server's capacity with `floodmark capacity` and prints a table. Returns whether
+/// Finds each server's capacity with `floodmark capacity` and prints a table. Returns whether
 /// the targets were met.
 ///
 /// # Errors
@@ -658,7 +658,7 @@ pub fn run(bench: &Bench, options: &ProgramSearches<'_>) -> Result<bool, Failure
     );
     if let Some(share) = options.beside {
         let share = percent(share);
-        println!("beside: next to a program that used {share} of one CPU in random bursts");
+        println!("beside: while another program used {share} of one CPU in random bursts");
     }
     if options.side_by_side > 1 {
         let count = options.side_by_side;

@@ -1,4 +1,4 @@
-//! Compares results of searches with what is known about the server.
+//! Compares search results with the server's known capacity.
 
 use floodmark_record::capacity::{CapacityBound, CapacityResult};
 use serde::{Deserialize, Serialize};
