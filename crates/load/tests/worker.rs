@@ -143,11 +143,8 @@ fn threads_share_rates_that_change(backend: Backend) {
     ] {
         responded.store(0, Ordering::Relaxed);
         let run = run(to(backend, address, Plan { threads, ..plan }));
-        let counts = &run.end.counts;
-        // On a busy machine, a thread can be too late for the last requests of the window.
-        assert_eq!((counts.intended, counts.ok + counts.unsent), (n, n));
-        assert!(counts.unsent < n / 10, "{counts:?}");
-        assert_eq!(responded.load(Ordering::Relaxed), counts.ok);
+        assert_eq!((run.end.counts.intended, run.end.counts.ok), (n, n));
+        assert_eq!(responded.load(Ordering::Relaxed), n);
         assert_eq!(run.end.window_ns, 500_000_000);
     }
 }
