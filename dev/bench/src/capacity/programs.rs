@@ -15,6 +15,8 @@ use floodmark_diagnose::conditions::Objective;
 use floodmark_host::Child;
 use floodmark_record::Run;
 use floodmark_record::capacity::{CapacityBound, CapacityResult};
+use floodmark_record::reason::joined;
+use floodmark_record::run::Status;
 use floodmark_record::units::show_rate;
 use floodmark_truth::capacity::KnownObjective;
 use serde::{Deserialize, Serialize};
@@ -409,7 +411,14 @@ impl ProgramServer {
         );
         let run = bench.load(&words, RATE_S)?;
         let objective: Objective = self.objective.to_string().parse()?;
-        Ok(objective.judge(&run, Duration::MAX).is_met)
+        let is_met = objective.judge(&run, Duration::MAX).is_met;
+        // Response times include delays of the client, so an invalid load can show only that a rate
+        // meets the objective.
+        if !is_met && run.validity.status == Status::Invalid {
+            let reasons = joined(&run.validity.reasons);
+            return Err(format!("{rate_per_s:.0}/s: {reasons}; measure on an idle host").into());
+        }
+        Ok(is_met)
     }
 
     /// Searches for the capacity of a fresh server process.
