@@ -14,6 +14,7 @@ use floodmark_diagnose::comparing;
 use floodmark_record::client::ExternalRun;
 use floodmark_record::comparison::{Agreement, ComparedMetric};
 use floodmark_record::experiment::PublishedClaim;
+use floodmark_record::plan;
 use floodmark_record::reason::joined;
 use floodmark_record::run::Status;
 use floodmark_record::units::show_count;
@@ -231,7 +232,7 @@ pub fn run(bench: &Bench, options: &PeersOptions) -> Result<(), Failure> {
     let server = format!("{}, 1 worker", version(&["nginx", "-v"]));
     let tls = "1.3, X25519, TLS_AES_256_GCM_SHA384 for every peer".to_owned();
     let mut others = vec![("server", server), ("TLS", tls)];
-    others.extend(first_runs.iter().map(|(name, run)| {
+    others.extend(first_runs.iter().map(|(name, run, _)| {
         let version = run.version.clone();
         (*name, cell(version, |version| version))
     }));
@@ -261,8 +262,8 @@ pub fn run(bench: &Bench, options: &PeersOptions) -> Result<(), Failure> {
         cpus = conditions.cpus,
     );
     page += "\n## Commands\n\nWith kept connections:\n\n```text\n";
-    for (_, run) in first_runs {
-        page += &format!("{}\n", run.command.join(" "));
+    for (_, run, target) in first_runs {
+        page += &format!("{}\n", shown_command(run, target));
     }
     page += "```\n\nThe servers are `systems/nginx` and `dev/bench/systems/nginx-tls`; the other commands are in `clients/` \
              and `dev/bench/clients/`.\n";
@@ -444,16 +445,34 @@ impl MeasuredLoad {
     }
 }
 
-/// Returns the first run of each peer.
+/// Returns the first run of each peer and its target.
 fn first_runs<'a>(
     peers: &[&'static Peer],
     closed: &'a [MeasuredLoad],
-) -> Vec<(&'static str, &'a ExternalRun)> {
+) -> Vec<(&'static str, &'a ExternalRun, &'a plan::Target)> {
     let first = |peer: &&'static Peer| {
         let mut runs = closed.iter().flat_map(|of| of.record.runs_of(peer.name));
-        Some((peer.name, runs.find_map(|run| run.client.tool.as_ref())?))
+        let with_target = |run: &'a Run| Some((run.client.tool.as_ref()?, &run.plan.target));
+        let (run, target) = runs.find_map(with_target)?;
+        Some((peer.name, run, target))
     };
     peers.iter().filter_map(first).collect()
+}
+
+/// Returns the command of a run, with the name of its program instead of the path, and `PORT`
+/// instead of the target's port.
+fn shown_command(run: &ExternalRun, target: &plan::Target) -> String {
+    let mut words = run.command.clone();
+    if let Some(program) = words.first_mut() {
+        let name = Path::new(&*program).file_name();
+        *program = name.unwrap_or_default().to_string_lossy().into_owned();
+    }
+    let port = target.ip_addresses().next().map(|address| address.port());
+    if let Some(port) = port.map(|port| port.to_string()) {
+        let shown = |word: &mut String| *word = word.replace(&port, "PORT");
+        words.iter_mut().skip(1).for_each(shown);
+    }
+    words.join(" ")
 }
 
 /// Describes the failures that floodmark recorded in its own run, if any.
@@ -487,6 +506,7 @@ fn oha(bench: &Bench) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use floodmark_record::client::PrintedFigures;
     use floodmark_record::experiment::ExperimentDescription;
 
     use super::*;
@@ -503,6 +523,27 @@ mod tests {
         let some = names(&["wrk", "floodmark-epoll"]);
         assert_eq!(some, ["floodmark-epoll", "wrk"]);
         assert_eq!(names(&[]), NAMES[1..]);
+    }
+
+    #[test]
+    fn commands_contain_neither_paths_nor_ports() {
+        let record = include_str!("../../../../crates/floodmark/tests/records/load-ramp.json");
+        let mut record: Record = serde_json::from_str(record).unwrap();
+        let target = record.runs.remove(0).plan.target;
+        let port = target.ip_addresses().next().unwrap().port();
+        let url = format!("http://127.0.0.1:{port}/");
+        let run = ExternalRun {
+            version: None,
+            command: ["/opt/target/bin/oha", "-c100", &url]
+                .map(str::to_owned)
+                .to_vec(),
+            log: String::new(),
+            wall_s: 2.0,
+            said: PrintedFigures::default(),
+            counter: None,
+        };
+        let shown = shown_command(&run, &target);
+        assert_eq!(shown, "oha -c100 http://127.0.0.1:PORT/");
     }
 
     #[test]
