@@ -13,7 +13,7 @@ use floodmark_record::run::Run;
 use floodmark_record::units::Rate;
 use floodmark_stats::capacity::{
     FlowRow, LATEST_TRIALS, ProofPower, SHORTEST_TRANSIENT_S, SHORTEST_TRIAL_S, TrialLength,
-    TrialRow, design_effect, trial_flow, trial_length,
+    TrialRow, design_effect, is_rising, trial_flow, trial_length,
 };
 
 use crate::fold::JoinedRun;
@@ -404,6 +404,11 @@ impl ClosedFlow {
         {
             self.rows.push(flow_row(part, self.needed_share));
         }
+    }
+
+    /// Returns whether the server became faster during the load.
+    pub fn is_rising(&self) -> bool {
+        is_rising(&self.rows)
     }
 
     /// Returns the rate that the server answered.

@@ -58,6 +58,9 @@ const START_SHARE: f64 = 0.9;
 /// Highest rate to try, as a multiple of the throughput of the closed model.
 const HIGHEST_FACTOR: f64 = 1e3;
 
+/// Maximum time to wait for the server to warm up, as a share of the budget.
+const WARMING_SHARE: f64 = 0.2;
+
 /// Maximum time to wait for the server to recover after a trial that missed the objectives.
 const RECOVERY_WAIT: Duration = Duration::from_secs(10);
 
@@ -158,7 +161,7 @@ impl CapacitySession<'_, '_> {
     fn search(&mut self, earlier: Option<EarlierSearch>) -> Result<(), SearchStopped> {
         // The closed model comes first, because it may include a warm-up.
         let closed_plan = &self.run.closed.plan;
-        let (closed, answered) = self.closed(closed_load(closed_plan))?;
+        let (closed, answered) = self.warmed_up(closed_load(closed_plan))?;
         let per_s = closed.throughput_per_s.filter(|per_s| *per_s > 0.0);
         let per_s = per_s.ok_or(SearchStopped::Failed(None))?;
         let idle = self.load(idle_load(closed_plan))?;
@@ -227,15 +230,29 @@ impl CapacitySession<'_, '_> {
         ended
     }
 
-    /// Sends the closed-model load. Returns its run and the rate that the server answered.
-    fn closed(&mut self, plan: Plan) -> Result<(Run, Option<AnsweredRate>), SearchStopped> {
+    /// Sends the closed-model load, and repeats it while the server becomes faster. Returns the last
+    /// run and the rate that the server answered.
+    fn warmed_up(&mut self, plan: Plan) -> Result<(Run, Option<AnsweredRate>), SearchStopped> {
+        let until = self.run.budget.mul_f64(WARMING_SHARE) + plan.warmup;
+        let mut next = plan;
+        loop {
+            let (run, flow) = self.closed(next.clone())?;
+            if !flow.is_rising() || self.begin.elapsed() > until {
+                return Ok((run, flow.answered()));
+            }
+            next.warmup = Duration::ZERO;
+        }
+    }
+
+    /// Sends the closed-model load. Returns its run and its flow.
+    fn closed(&mut self, plan: Plan) -> Result<(Run, ClosedFlow), SearchStopped> {
         let mut run = JoinedRun::new(self.next_id(), plan.clone());
         let mut flow = ClosedFlow::new(self.run.objectives);
         self.send(plan, |event| {
             flow.take(event);
             run.take(event);
         })?;
-        Ok((run.finish(), flow.answered()))
+        Ok((run.finish(), flow))
     }
 
     /// Runs trials until the result is precise or the budget is used up.

@@ -70,6 +70,30 @@ pub fn trial_flow(rows: &[FlowRow], part_s: f64, needed_share: f64) -> Option<Tr
     })
 }
 
+/// Minimum rise of the answered rate at which a server is still warming up, as a share.
+const LEAST_RISE: f64 = 0.02;
+
+/// Returns whether the answered rate is higher in the second half of consecutive parts than in the
+/// first. A server with a JIT compiler or an empty cache becomes faster while it warms up.
+///
+/// The noise is estimated from the differences between successive parts, which a slow rise hardly
+/// changes (von Neumann et al. 1941, "The mean square successive difference").
+#[must_use]
+pub fn is_rising(rows: &[FlowRow]) -> bool {
+    if rows.len() < 2 * FEWEST_ROWS {
+        return false;
+    }
+    let counts: Vec<f64> = rows.iter().map(|row| row.answered as f64).collect();
+    let squares: Vec<f64> = counts
+        .windows(2)
+        .map(|of| (of[1] - of[0]).powi(2))
+        .collect();
+    let (first, second) = counts.split_at(counts.len() / 2);
+    let error = (0.5 * mean(&squares) * 2.0 / first.len() as f64).sqrt();
+    let rise = mean(second) - mean(first);
+    rise > EVIDENT * error && rise > LEAST_RISE * mean(first)
+}
+
 /// Returns whether a server keeps up with an offered rate in requests per second: it answers the
 /// offered rate, and the number of requests in flight does not grow, both within three standard
 /// errors.
@@ -327,6 +351,36 @@ mod tests {
         ceiling.add_trial(300.0, &flow);
         assert!(ceiling.sustains(300.0, &flow));
         assert_eq!(ceiling.reached_per_s(), None);
+    }
+
+    #[test]
+    fn a_server_that_becomes_faster_is_rising() {
+        let rows = |answered: &dyn Fn(u64) -> u64| -> Vec<FlowRow> {
+            let row = |part| FlowRow {
+                answered: answered(part),
+                ..FlowRow::default()
+            };
+            (0..20).map(row).collect()
+        };
+        assert!(is_rising(&rows(&|part| 100 + 20 * part)));
+        assert!(is_rising(&rows(&|part| if part < 10 { 400 } else { 500 })));
+        assert!(!is_rising(&rows(&|_| 500)));
+        assert!(!is_rising(&rows(&|part| 500 - 10 * part)));
+        assert!(!is_rising(&rows(&|part| 500 + 40 * (part % 2))));
+        assert!(!is_rising(&rows(&|part| 10_000 + 10 * part)), "only 1 %");
+        assert!(!is_rising(&rows(&|part| 100 + 20 * part)[..9]));
+    }
+
+    #[test]
+    fn a_steady_pool_is_rarely_rising() {
+        let mut random = Normal::new(7);
+        let mut part = |_| FlowRow {
+            answered: (500.0 + 22.0 * random.next()).round() as u64,
+            ..FlowRow::default()
+        };
+        let mut load = || is_rising(&(0..20).map(&mut part).collect::<Vec<_>>());
+        let rising = (0..2_000).filter(|_| load()).count();
+        assert!(rising < 20, "{rising} of 2000");
     }
 
     #[test]

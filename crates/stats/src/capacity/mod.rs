@@ -36,7 +36,7 @@ mod proof;
 mod search;
 mod trial;
 
-pub use flow::{Ceiling, FlowRow, trial_flow};
+pub use flow::{Ceiling, FlowRow, is_rising, trial_flow};
 pub use posterior::pass_probability;
 pub use proof::{ProofPower, ProofTrial, Proofs};
 pub use search::CapacitySearch;
