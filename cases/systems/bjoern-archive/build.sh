@@ -1,0 +1,5 @@
+# build.sh: installs the pinned packages into target/venv.
+set -eu
+rm -rf target/venv
+python3 -m venv target/venv
+target/venv/bin/pip install --quiet --disable-pip-version-check --requirement requirements.txt
