@@ -1,0 +1,3 @@
+# build.sh: builds the service.
+set -eu
+mvn -q -B process-classes

@@ -1,0 +1,6 @@
+package app;
+
+/** The work of one request. */
+interface Work {
+    void run() throws Throwable;
+}
