@@ -105,8 +105,8 @@ fn work(handler: &str) -> Result<Work, Box<dyn Error>> {
     })
 }
 
-/// Returns work that counts the free days of 2,000 cabins. If `is_locked`, a mutex that protects the
-/// calendar is held meanwhile.
+/// Returns work that counts the free days of 2,000 cabins. If `is_locked`, it holds a mutex on the
+/// calendar.
 fn calendar(is_locked: bool) -> Work {
     let cabins: Vec<[u8; 366]> = (0..2000)
         .map(|_| std::array::from_fn(|_| fastrand::u8(..)))
@@ -178,7 +178,7 @@ fn guest_book() -> Result<Work, Box<dyn Error>> {
     }))
 }
 
-/// Returns work that calls the upstream. The client keeps at most `idle` connections open.
+/// Returns work that calls the upstream. The client keeps at most `idle` idle connections open.
 fn weather(idle: usize) -> Result<Work, Box<dyn Error>> {
     let url = env::var("UPSTREAM")?;
     let agent = ureq::builder()

@@ -119,7 +119,7 @@ fn finds_the_capacity_of_a_queue() {
     }
     // The closed model, one connection, and five rates around the capacity. If the lower bound is a
     // proved rate, the last rate is above the interval. A disturbance can look like a server that
-    // warms up, and then the closed model is repeated.
+    // is warming up, in which case the closed-model load is repeated.
     let rates: Vec<_> = record
         .runs
         .iter()

@@ -230,7 +230,7 @@ impl CapacitySession<'_, '_> {
         ended
     }
 
-    /// Sends the closed-model load, and repeats it while the server becomes faster. Returns the last
+    /// Sends the closed-model load, and repeats it while the server is warming up. Returns the last
     /// run and the rate that the server answered.
     fn warmed_up(&mut self, plan: Plan) -> Result<(Run, Option<AnsweredRate>), SearchStopped> {
         let until = self.run.budget.mul_f64(WARMING_SHARE) + plan.warmup;

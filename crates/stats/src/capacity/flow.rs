@@ -70,10 +70,10 @@ pub fn trial_flow(rows: &[FlowRow], part_s: f64, needed_share: f64) -> Option<Tr
     })
 }
 
-/// Minimum rise of the answered rate at which a server is still warming up, as a share.
+/// Minimum rise in the answered rate that indicates a server is still warming up, as a share.
 const LEAST_RISE: f64 = 0.02;
 
-/// Returns whether the answered rate is higher in the second half of consecutive parts than in the
+/// Returns whether the answered rate is clearly higher in the second half of the rows than in the
 /// first. A server with a JIT compiler or an empty cache becomes faster while it warms up.
 ///
 /// The noise is estimated from the differences between successive parts, which a slow rise hardly

@@ -1,4 +1,4 @@
-//! Determines the capacity of a server with long loads.
+//! Determines a server's capacity, mostly by sending long loads.
 
 use std::time::Duration;
 
@@ -28,12 +28,12 @@ const NARROW: f64 = 1.03;
 /// First rate to try, as a share of the limit.
 const FIRST_SHARE: f64 = 0.8;
 
-/// Error of the model of a pool, as a share of the capacity: times vary slightly, and importance
+/// Error of the pool model, as a share of the capacity: times vary slightly, and importance
 /// sampling has an error.
 const MODEL_ERROR: f64 = 0.005;
 
 impl ProgramServer {
-    /// Determines the server's capacity with long loads.
+    /// Determines the server's capacity from its [`CapacitySource`].
     pub fn measure(&self, bench: &Bench) -> Result<KnownCapacity, Failure> {
         let server = self.start(bench)?;
         let objective = self.objective;
@@ -155,7 +155,7 @@ fn pool_capacity(
 
 /// Returns a range between a rate that meets the objective and a rate that misses it. Two loads
 /// with different seeds test each rate. If they disagree, the rate is too close to the
-/// capacity, and only the rates halfway to each end are still tried.
+/// capacity, so the search ends after trying the rates halfway to each end.
 fn narrow(
     limit_per_s: f64,
     mut is_met: impl FnMut(f64, u64) -> Result<bool, Failure>,
@@ -223,7 +223,7 @@ mod tests {
         let range = pool_capacity(8, limit, 0.02, objective);
         assert!(range.low < exact && exact < range.high, "{exact} {range:?}");
         assert!(range.high < limit.high, "{range:?}");
-        // A response time of 100 ms without a queue leaves half of the time for waiting.
+        // A response time of 100 ms without a queue leaves half of the limit for waiting.
         let slow = pool_capacity(8, limit, 0.1, objective);
         assert!(slow.high < range.high, "{slow:?}");
     }

@@ -1,7 +1,7 @@
-//! Searches with `floodmark capacity` on small servers in Python, Node.js, Java and Go.
+//! Runs `floodmark capacity` on small servers in Python, Node.js, Java and Go.
 //!
-//! The programs are in `dev/bench/servers`. Before the searches, long loads determine what is known
-//! about each server. All results are kept in a file, so that an interrupted measurement continues.
+//! The programs are in `dev/bench/servers`. Before the searches, long loads or a formula determine
+//! each server's capacity. Results go to a file, so an interrupted measurement can be resumed.
 
 mod known;
 mod results;
@@ -40,7 +40,7 @@ pub struct ProgramSearches<'a> {
     pub only: &'a str,
     /// Maximum duration of a search.
     pub budget: Duration,
-    /// Share of one CPU that a program beside every second search uses.
+    /// Share of one CPU that a competing program uses during every second search.
     pub beside: Option<f64>,
     /// Number of searches that run at the same time, each on its own server process.
     pub side_by_side: usize,
@@ -111,7 +111,7 @@ pub fn run(bench: &Bench, options: &ProgramSearches<'_>) -> Result<bool, Failure
     }
     let (least, most) = (percent(LEAST_COVERAGE), percent(MOST_HALF_WIDTH));
     println!(
-        "targets: at least {least} right, none impossible, half-width alone at most {most}: {}",
+        "targets: at least {least} right, none impossible, half-width (alone) at most {most}: {}",
         word(failed.is_empty())
     );
     for name in &failed {
@@ -196,14 +196,14 @@ fn search(
     Ok(serde_json::from_value(capacity)?)
 }
 
-/// Returns the seeds of the searches alone or beside a program, of which every second one is beside
-/// a program if `is_shared`.
+/// Returns the seeds of the searches with or without a competing program. If `is_shared`, every
+/// second search has one.
 fn seeds(searches: u64, is_shared: bool, is_beside: bool) -> impl Iterator<Item = u64> {
     (1..=searches).filter(move |seed| !is_shared || seed.is_multiple_of(2) == is_beside)
 }
 
-/// Runs searches at the same time, each on its own server process, beside a program that uses a
-/// share of one CPU.
+/// Runs concurrent searches, each on its own server process. With `beside`, a program uses that
+/// share of one CPU meanwhile.
 fn search_together(
     bench: &Bench,
     options: &ProgramSearches<'_>,
@@ -245,7 +245,7 @@ fn search_together(
 /// Figures of one server.
 struct ServerScores {
     alone: LimitedScore,
-    /// Searches beside a program that uses CPU.
+    /// Searches during which a competing program used CPU.
     beside: Option<LimitedScore>,
 }
 

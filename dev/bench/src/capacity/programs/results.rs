@@ -81,7 +81,7 @@ impl ResultFile {
         })
     }
 
-    /// Returns a server's searches with this budget and this CPU share of the program beside them.
+    /// Returns a server's searches with this budget and this CPU share of the competing program.
     pub fn searches(
         &self,
         server: &str,

@@ -12,7 +12,7 @@ use floodmark_truth::capacity::KnownObjective;
 use super::super::budgeted::LimitedServer;
 use crate::bench::{self, Bench, Failure};
 
-/// Mean length of the bursts of the program that takes CPU from a pinned server.
+/// Mean burst length of the program that takes CPU time from a pinned server.
 const STOLEN_BURST: &str = "4ms";
 
 /// Directory of the programs.
@@ -27,7 +27,7 @@ const START: Duration = Duration::from_secs(30);
 /// Time between SIGTERM and SIGKILL.
 pub const GRACE: Duration = Duration::from_secs(5);
 
-/// Interval between attempts to connect to a server that starts.
+/// Interval between attempts to connect to a server that is starting.
 const POLL: Duration = Duration::from_millis(50);
 
 /// How a program is started.
@@ -49,7 +49,7 @@ pub enum CapacitySource {
     /// Requests wait for a permit and hold it for a fixed time. A closed-model load measures the
     /// time, and a model gives the capacity.
     Pool { permits: usize },
-    /// Like `Pool`, but an overload turns the server into a pool with these arguments.
+    /// Like `Pool`, but an overload turns the server into a pool with the arguments `falling`.
     Hysteresis {
         permits: usize,
         falling: [&'static str; 2],
@@ -73,7 +73,7 @@ pub struct ProgramServer {
     pub source: CapacitySource,
 }
 
-/// Returns the servers whose capacities are searched.
+/// Returns the servers on which the searches run.
 pub fn servers() -> Vec<ProgramServer> {
     const NO_DELAY: &str = "-Dsun.net.httpserver.nodelay=true";
     let p99 = |limit_ms| KnownObjective::ResponseTime {
@@ -207,7 +207,7 @@ pub fn directory(bench: &Bench) -> Result<PathBuf, Failure> {
     Ok(directory)
 }
 
-/// A running server, and the program that takes its CPU.
+/// A running server, and the program that takes CPU time from it, if any.
 pub struct RunningServer {
     server: Child,
     competitor: Option<Child>,
@@ -282,10 +282,10 @@ fn wait_until_ready(server: &mut Child, address: SocketAddr, bench: &Bench) -> R
             return Ok(());
         }
         if let Some(status) = server.wait(POLL)? {
-            return Err(format!("the server ended: {status}").into());
+            return Err(format!("the server exited: {status}").into());
         }
     }
-    Err(format!("the server does not listen on {address}").into())
+    Err(format!("the server did not start listening on {address} in time").into())
 }
 
 #[cfg(test)]
@@ -316,7 +316,7 @@ mod tests {
 
         let error = RunningServer::start(&bench, program, &["0", "5"], None);
         let error = error.err().unwrap().to_string();
-        assert!(error.starts_with("the server ended: "), "{error}");
+        assert!(error.starts_with("the server exited: "), "{error}");
         assert!(error.contains("ValueError"), "{error}");
     }
 
