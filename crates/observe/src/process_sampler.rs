@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use floodmark_record::Metric;
-use floodmark_record::metric::{CodeFigure, JvmFigure, ProcessFigure, Role};
+use floodmark_record::metric::{JvmFigure, ProcessFigure, Role};
 use floodmark_record::watch::{OtherThreads, ServerSeen, ServerThread};
 use procfs_core::FromRead;
 use procfs_core::process::Io;
@@ -282,11 +282,21 @@ impl ProcessSampler {
 
     /// Starts sampling the code that the processes execute.
     pub(crate) fn open_code(&self, samples: &mut Samples) {
-        let metrics = CodeFigure::ALL.map(|figure| Metric::Code(self.role, figure));
         let source = self.source("code (perf_event_open)");
         match CodeProfile::start(&self.root, &self.tree) {
             Ok(mut profile) => {
-                samples.add_values(&source, SLOW, metrics.into(), move || Ok(profile.read()));
+                for file in profile.hidden_collectors() {
+                    let file = file.display();
+                    samples.missing(format!(
+                        "{source}: garbage collection not sampled: no collector found in {file}; \
+                         use a build with a symbol table"
+                    ));
+                }
+                let figures = profile.figures().iter();
+                let metrics = figures
+                    .map(|figure| Metric::Code(self.role, *figure))
+                    .collect();
+                samples.add_values(&source, SLOW, metrics, move || Ok(profile.read()));
             }
             Err(error) => samples.missing(format!("{source}: {error}")),
         }

@@ -833,6 +833,8 @@ figures! {
         Cryptography = "cryptography", "s", Counter;
         /// Libraries and functions for compression.
         Compression = "compression", "s", Counter;
+        /// Functions of the runtime's garbage collector.
+        Collection = "garbage collection", "s", Counter;
     }
 
     /// Figures for one end of the connections to the target: counts by TCP state, and queue sizes.
