@@ -12,20 +12,31 @@ use perf_event::{Builder, SampleFlag, Sampler};
 
 use crate::code_kind::CodeKind;
 use crate::code_map::CodeMap;
+use crate::kernel_functions::FileSyncFunctions;
 use crate::tree::Tree;
 use crate::{Root, cpu};
 
 /// CPU time between two samples of a CPU, in nanoseconds.
 const PERIOD_NS: u64 = 5_000_000;
 
-/// Size of each CPU's buffer in bytes.
-const BUFFER: usize = 128 * 1024;
+/// Size of each CPU's buffer in bytes. A buffer holds about 3.6 s of samples with call chains of 40
+/// functions. All processes of a user share a default limit of 516 KiB per CPU
+/// (`perf_event_mlock_kb`).
+const BUFFER: usize = 256 * 1024;
+
+/// Size of each CPU's buffer in bytes if samples have no call chains.
+const USER_BUFFER: usize = 128 * 1024;
+
+/// Start of the kernel's addresses.
+const KERNEL: u64 = 1 << 63;
 
 /// Samples the code of a process tree.
 pub(crate) struct CodeProfile {
     samplers: Vec<Sampler>,
     tree: Rc<RefCell<Tree>>,
     map: CodeMap,
+    /// The kernel functions that write files to disk, or the reason why kernel code is not sampled.
+    file_sync: io::Result<FileSyncFunctions>,
     figures: Vec<CodeFigure>,
     /// CPU time since the start for each figure in [`CodeFigure::ALL`], in seconds.
     sums: [f64; CodeFigure::ALL.len()],
@@ -42,15 +53,26 @@ impl CodeProfile {
         for member in &tree.borrow().members {
             map.read(member.pid);
         }
+        let mut file_sync = FileSyncFunctions::read(root);
+        let samplers = match samplers(root, file_sync.is_ok()) {
+            // Sampling the kernel needs more privileges and memory.
+            Err(error) if file_sync.is_ok() => {
+                file_sync = Err(error);
+                samplers(root, false)
+            }
+            opened => opened,
+        }?;
         let is_sampled = |of: &CodeFigure| match of {
             CodeFigure::Collection => map.has_collector(),
+            CodeFigure::Kernel | CodeFigure::FileSync => file_sync.is_ok(),
             CodeFigure::All | CodeFigure::Cryptography | CodeFigure::Compression => true,
         };
         Ok(Self {
-            samplers: samplers(root)?,
+            samplers,
             tree: Rc::clone(tree),
             figures: CodeFigure::ALL.into_iter().filter(is_sampled).collect(),
             map,
+            file_sync,
             sums: [0.0; CodeFigure::ALL.len()],
         })
     }
@@ -59,6 +81,11 @@ impl CodeProfile {
     /// was recognized at the start.
     pub(crate) fn figures(&self) -> &[CodeFigure] {
         &self.figures
+    }
+
+    /// Returns the reason why kernel code is not sampled.
+    pub(crate) fn kernel_error(&self) -> Option<&io::Error> {
+        self.file_sync.as_ref().err()
     }
 
     /// Returns the language runtimes that collect garbage but whose collectors are not visible.
@@ -82,6 +109,15 @@ impl CodeProfile {
                     continue;
                 }
                 let mut add = |of: CodeFigure| self.sums[of as usize] += PERIOD_NS as f64 / 1e9;
+                if address >= KERNEL {
+                    add(CodeFigure::Kernel);
+                    let calls = sample.callchain().unwrap_or_default();
+                    let functions = self.file_sync.as_ref();
+                    if functions.is_ok_and(|functions| functions.contain(calls)) {
+                        add(CodeFigure::FileSync);
+                    }
+                    continue;
+                }
                 let mut kind = self.map.kind(pid, address);
                 if kind.is_none() && !reread.contains(&pid) {
                     reread.push(pid);
@@ -99,8 +135,8 @@ impl CodeProfile {
     }
 }
 
-/// Starts sampling each CPU: code in user mode.
-fn samplers(root: &Root) -> io::Result<Vec<Sampler>> {
+/// Starts sampling each CPU: code in user mode, and kernel code with its call chain if `in_kernel`.
+fn samplers(root: &Root, in_kernel: bool) -> io::Result<Vec<Sampler>> {
     let sampler = |cpu| {
         let mut builder = Builder::new(Software::CPU_CLOCK);
         builder
@@ -111,7 +147,15 @@ fn samplers(root: &Root) -> io::Result<Vec<Sampler>> {
             .exclude_kernel(true)
             .exclude_idle(true)
             .enabled(true);
-        builder.build()?.sampled(BUFFER)
+        // The library rejects an empty call chain at the end of a record, so another field follows.
+        if in_kernel {
+            builder
+                .include_kernel()
+                .sample(SampleFlag::CALLCHAIN | SampleFlag::WEIGHT)
+                .exclude_callchain_user(true);
+        }
+        let buffer = if in_kernel { BUFFER } else { USER_BUFFER };
+        builder.build()?.sampled(buffer)
     };
     let cpus = cpu::online(root).unwrap_or(1);
     (0..cpus as usize).map(sampler).collect()
@@ -120,6 +164,7 @@ fn samplers(root: &Root) -> io::Result<Vec<Sampler>> {
 #[cfg(test)]
 mod tests {
     use std::collections::HashMap;
+    use std::io::Write;
     use std::process::{Command, Stdio};
     use std::time::Duration;
 
@@ -249,5 +294,36 @@ mod tests {
         let build = build.args([path("program"), path("main.go")]).status();
         assert!(build.unwrap().success());
         check_collection(Command::new(path("program")).env("GOGC", "2"));
+    }
+
+    #[test]
+    fn finds_kernel_code_that_writes_files_to_disk() {
+        let directory = tempfile::tempdir_in(".").unwrap();
+        let path = directory.path().join("journal");
+        std::fs::File::create(&path)
+            .unwrap()
+            .write_all(b"x")
+            .unwrap();
+        for program in [
+            "file = os.open(sys.argv[1], os.O_WRONLY)\n\
+             while True: os.pwrite(file, b'x', 0), os.fsync(file)",
+            "file = os.open(sys.argv[1], os.O_WRONLY | os.O_DSYNC)\n\
+             while True: os.pwrite(file, b'x', 0)",
+        ] {
+            let mut command = Command::new("python3");
+            let program = format!("import os, sys\n{program}");
+            let Some(seconds) = profile(command.args(["-c", &program]).arg(&path)) else {
+                return;
+            };
+            let Some(file_sync) = seconds.get(&CodeFigure::FileSync) else {
+                eprintln!("skipped: kernel code is not sampled");
+                return;
+            };
+            let kernel = seconds[&CodeFigure::Kernel];
+            assert!(
+                *file_sync > 0.5 * kernel,
+                "{program}: {file_sync} of {kernel}"
+            );
+        }
     }
 }

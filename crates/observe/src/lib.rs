@@ -17,6 +17,7 @@ pub mod cpu;
 pub mod environment;
 mod host;
 mod jvm;
+mod kernel_functions;
 pub mod listener;
 mod namespace;
 pub mod process;

@@ -292,6 +292,9 @@ impl ProcessSampler {
                          use a build with a symbol table"
                     ));
                 }
+                if let Some(error) = profile.kernel_error() {
+                    samples.missing(format!("{source}: fsync: {error}"));
+                }
                 let figures = profile.figures().iter();
                 let metrics = figures
                     .map(|figure| Metric::Code(self.role, *figure))

@@ -825,9 +825,10 @@ figures! {
         CollectorTime = "collector_threads", "s", Counter;
     }
 
-    /// CPU time in user mode by kind of code, estimated from samples (perf_event_open(2)).
+    /// CPU time by kind of code, estimated from samples (perf_event_open(2)). All kinds except
+    /// `Kernel` and `FileSync` cover only user mode.
     CodeFigure {
-        /// All code.
+        /// All code in user mode.
         All = "all code", "s", Counter;
         /// Libraries and functions for cryptography, such as TLS.
         Cryptography = "cryptography", "s", Counter;
@@ -835,6 +836,10 @@ figures! {
         Compression = "compression", "s", Counter;
         /// Functions of the runtime's garbage collector.
         Collection = "garbage collection", "s", Counter;
+        /// All code in kernel mode.
+        Kernel = "kernel code", "s", Counter;
+        /// Kernel code that writes a file to disk for a system call such as fsync(2).
+        FileSync = "file sync", "s", Counter;
     }
 
     /// Figures for one end of the connections to the target: counts by TCP state, and queue sizes.
