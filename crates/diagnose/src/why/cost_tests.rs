@@ -6,7 +6,8 @@ use floodmark_record::run::{Run, SteadyClass};
 use floodmark_record::watch::ServerThread;
 
 use super::queue_tests::rows;
-use super::tests::{is, run_with, series};
+use super::tests::{is, rules_out, run_with, series};
+use super::waiting_tests::{blocked, keys};
 
 /// Returns a run that saturates 4 CPUs and opens a connection for one request in ten.
 fn reopening() -> Run {
@@ -54,6 +55,46 @@ fn names_the_share_of_the_runtime_beside_a_saturated_cpu() {
         costs,
         expected.map(|(cause, share)| (cause, share.to_owned()))
     );
+}
+
+#[test]
+fn the_collector_of_any_runtime_ranks_before_the_cpu_it_uses() {
+    let collecting = |busy, server, busiest, share: f64| {
+        let mut run = run_with(busy, server, busiest);
+        // Four fifths of the CPU time are in user mode.
+        run.observations.extend([
+            series("server code", "all code", 1.0),
+            series("server code", "garbage collection", share / 0.8),
+        ]);
+        run
+    };
+    let verdict = is(&collecting(3.98, 3.8, 0.6, 0.45), Cause::Gc);
+    assert_eq!(verdict.also, [Cause::ServerCpu]);
+    let evidence = verdict.evidence.join("\n");
+    assert!(evidence.contains("45 % of the server's CPU"), "{evidence}");
+    let verdict = is(&collecting(1.2, 1.0, 0.99, 0.45), Cause::Gc);
+    assert_eq!(keys(&verdict)[..2], ["threads server", "cpu server"]);
+    // Threads that run one at a time.
+    let mut run = collecting(1.2, 1.0, 0.3, 0.45);
+    run.least_service_time_us = Some(1_000.0);
+    is(&run, Cause::Gc);
+    // Other threads collect on idle CPUs, next to a thread that runs the program.
+    let verdict = is(&collecting(2.0, 1.6, 0.99, 0.47), Cause::ServerCpuOneThread);
+    assert_eq!(verdict.also, [Cause::Gc]);
+    let verdict = super::tests::judged(&collecting(2.0, 1.6, 0.99, 0.4));
+    assert!(rules_out(&verdict, Cause::Gc), "{verdict:#?}");
+    // Idle threads wait for a lock while the others use about one of four CPUs.
+    let mut run = collecting(1.2, 1.0, 0.3, 0.45);
+    run.observations
+        .extend(blocked("app", &[("own lock", 40.0)], 2_000.0));
+    let verdict = super::tests::judged(&run);
+    assert!(rules_out(&verdict, Cause::Gc), "{verdict:#?}");
+    // A healthy Go server.
+    let verdict = is(&collecting(3.98, 3.8, 0.6, 0.24), Cause::ServerCpu);
+    assert_eq!(verdict.also, [Cause::Gc]);
+    // Idle CPUs can collect without delaying requests.
+    let verdict = super::tests::judged(&collecting(1.0, 0.5, 0.1, 0.6));
+    assert!(rules_out(&verdict, Cause::Gc), "{verdict:#?}");
 }
 
 #[test]

@@ -104,7 +104,7 @@ fn interpreter_waits(facts: &RunFacts<'_>) -> Option<f64> {
 
 /// Detects threads that run one at a time. No single thread is saturated, but together the threads
 /// use one CPU.
-fn one_at_a_time(facts: &RunFacts<'_>) -> Option<Finding> {
+pub(super) fn one_at_a_time(facts: &RunFacts<'_>) -> Option<Finding> {
     let server = facts.server.as_ref()?;
     let (idle, cpus) = facts.spare_cpus()?;
     let waits = interpreter_waits(facts);
