@@ -51,6 +51,8 @@ pub struct RunFacts<'a> {
     pub concurrency: Option<f64>,
     /// Groups of similar threads in the server.
     pub thread_groups: Vec<ThreadGroupFacts>,
+    /// CPUs that the server uses in system calls that write a file to disk, such as fsync.
+    pub in_file_sync: Option<f64>,
     /// Connections that the server opened.
     pub upstreams: Vec<UpstreamFacts>,
     /// Sessions of a PostgreSQL store.
@@ -88,6 +90,10 @@ impl<'a> RunFacts<'a> {
             ))
         };
         let host_busy = |role| samples.mean(Metric::Host(role, HostFigure::Busy));
+        let server = process(Role::Server, &run.server, allowed.server);
+        let in_file_sync = server
+            .as_ref()
+            .and_then(|server| in_file_sync(server, &samples));
         Some(RunFacts {
             run,
             responses_per_s,
@@ -100,12 +106,13 @@ impl<'a> RunFacts<'a> {
             allowed,
             client: client(&run.client.threads),
             client_here: threads_here(run).map(|threads| client(&threads)),
-            server: process(Role::Server, &run.server, allowed.server),
+            server,
             store: process(Role::Store, &run.store, allowed.store),
             host_busy: host_busy(None),
             server_host_busy: host_busy(remote.map(|_| Role::Server)),
             concurrency: concurrency(run, ok_per_s, responses_per_s - ok_per_s, &samples),
-            thread_groups: waiting::thread_groups(&samples),
+            thread_groups: waiting::thread_groups(&samples, in_file_sync),
+            in_file_sync,
             upstreams: waiting::upstreams(&samples),
             sessions: waiting::sessions(&samples),
             samples,
@@ -204,6 +211,13 @@ impl<'a> RunFacts<'a> {
         let all = sampled(CodeFigure::All).filter(|all| *all > 0.0)?;
         Some(sampled(figure)? / all * self.server.as_ref()?.in_user())
     }
+}
+
+/// Returns the CPUs that the server uses in system calls that write a file to disk, such as fsync.
+fn in_file_sync(server: &CpuUse, samples: &WindowSamples<'_>) -> Option<f64> {
+    let sampled = |figure| samples.mean(Metric::Code(Role::Server, figure));
+    let kernel = sampled(CodeFigure::Kernel).filter(|kernel| *kernel > 0.0)?;
+    Some(sampled(CodeFigure::FileSync)? / kernel * server.in_kernel)
 }
 
 /// Returns the client's threads on the coordinator's host, or `None` if all agents run on other

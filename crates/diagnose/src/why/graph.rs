@@ -554,11 +554,7 @@ fn shown_by_writes(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit>
     let groups = facts.thread_groups.iter();
     let awaited = groups.flat_map(|group| Activity::of(group, facts, in_flight).awaited);
     let mut writes: Vec<PathStep> = Vec::new();
-    let is_write = |step: &PathStep| {
-        matches!(step.kind, StepKind::Disk | StepKind::Pipe)
-            && step.who.resource != Some(ActorResource::Memory)
-    };
-    for step in awaited.filter(is_write) {
+    for step in awaited.filter(|step| step.kind == StepKind::Pipe || is_file(step)) {
         add(&mut writes, step);
     }
     let resource = main_resource(&writes)?;
@@ -586,7 +582,7 @@ fn shown_by_times(facts: &RunFacts<'_>, in_flight: f64) -> Option<ServiceLimit> 
         .concurrency
         .filter(|requests| *requests >= ONE.start)?;
     let server = facts.server.as_ref()?;
-    let on_cpu = server.used + server.runnable.unwrap_or(0.0);
+    let on_cpu = server.used - facts.waits_in_file_sync() + server.runnable.unwrap_or(0.0);
     // If most requests are waiting for a response from another process, the limit is in that
     // process.
     let mut upstreams = facts.upstreams.iter();
@@ -661,7 +657,8 @@ struct Activity {
     locks: f64,
     /// Whether most of the waits that `locks` counts have a timeout, as with an interpreter lock.
     timed: bool,
-    /// Threads that are running or runnable.
+    /// Threads that are running or runnable, except those in a system call that writes a file to
+    /// disk.
     cpu: f64,
     /// Resources that the other threads are waiting for, each with the number of threads.
     awaited: Vec<PathStep>,
@@ -713,11 +710,27 @@ impl Activity {
             let step = PathStep::new(kind, who, basis).with_waiting(threads);
             add(&mut awaited, step);
         }
+        let cpu = group.on_cpu + group.runnable;
+        let waits = facts.waits_in_file_sync() > 0.0;
+        let in_file_sync = if waits {
+            cpu * group.file_sync_share()
+        } else {
+            0.0
+        };
+        if in_file_sync > 0.0 {
+            // CPU time in fsync counts as a wait for the disk. Assume that the threads write the
+            // same files while they run and while they are blocked.
+            let files = Vec::from_iter(awaited.iter().filter(|step| is_file(step)).cloned());
+            let who = main_resource(&files).map_or(Actor::Server.into(), |file| file.who);
+            let basis = "threads that run in fsync or a similar system call (perf_event_open)";
+            let step = PathStep::new(StepKind::Disk, who, basis);
+            add(&mut awaited, step.with_waiting(in_file_sync));
+        }
         Activity {
             idle: group.idle(),
             locks: if is_pause { locks } else { locks + timed },
             timed: !is_pause && timed > locks,
-            cpu: group.on_cpu + group.runnable,
+            cpu: cpu - in_file_sync,
             awaited,
         }
     }
@@ -750,6 +763,11 @@ fn add(steps: &mut Vec<PathStep>, step: PathStep) {
 
 fn waiting(step: &PathStep) -> f64 {
     step.waiting.unwrap_or(0.0)
+}
+
+/// Returns whether a step is a file. The disk behind memory pages is not.
+fn is_file(step: &PathStep) -> bool {
+    step.kind == StepKind::Disk && step.who.resource != Some(ActorResource::Memory)
 }
 
 /// Returns the resource that most threads are waiting for. All files count as one resource, named

@@ -2,8 +2,9 @@
 
 use floodmark_record::Observation;
 use floodmark_record::cause::Cause;
+use floodmark_record::run::Run;
 
-use super::tests::{is, run_with, series};
+use super::tests::{is, judged, rules_out, run_with, series};
 use super::waiting_tests::{blocked, keys, working_on};
 
 #[test]
@@ -75,6 +76,116 @@ fn names_the_file_that_a_saturated_event_loop_waits_for() {
     );
     let verdict = event_loop(&[("connection 127.0.0.1:5432", 0.28), ("events", 0.02)]);
     assert!(verdict.summary.ends_with("CPUs are idle"), "{verdict:#?}");
+}
+
+#[test]
+fn an_event_loop_that_runs_in_fsync_waits_for_the_disk() {
+    let event_loop = |file_sync: f64, objects: &[(&str, f64)]| {
+        let mut run = run_with(1.2, 0.95, 0.92);
+        run.observations.extend(only_loop(0.92, objects));
+        add_file_sync(&mut run, 0.95, file_sync);
+        run
+    };
+    let objects = [("appended file /srv/journal", 0.06), ("events", 0.02)];
+    let verdict = is(&event_loop(0.7, &objects), Cause::SyncLogging);
+    assert_eq!(keys(&verdict), ["threads server", "disk server"]);
+    assert!(
+        verdict.summary.contains("/srv/journal"),
+        "{}",
+        verdict.summary
+    );
+    let evidence = verdict.evidence.join("\n");
+    assert!(evidence.contains("0.70 of its 0.95 CPUs"), "{evidence}");
+    let data = [("file /srv/data", 0.06), ("events", 0.02)];
+    is(&event_loop(0.7, &data), Cause::Disk);
+    // The samples show no wait for the file.
+    is(&event_loop(0.7, &[("events", 0.02)]), Cause::SyncLogging);
+    // A page fault is not a wait for a file.
+    let page_fault = [("page fault", 0.01), ("events", 0.02)];
+    is(&event_loop(0.7, &page_fault), Cause::SyncLogging);
+    // Another thread reads a file.
+    let mut run = event_loop(0.7, &[("events", 0.02)]);
+    let reader = [("file /srv/history", 0.01), ("timer", 0.99)];
+    run.observations.extend(blocked("reader", &reader, 10.0));
+    let verdict = judged(&run);
+    assert!(
+        rules_out(&verdict, Cause::ServerCpuOneThread),
+        "{verdict:#?}"
+    );
+    let ruled_out = format!("{:?}", verdict.ruled_out);
+    assert!(
+        ruled_out.contains("92 % of its time on a CPU, 70 % of it in fsync"),
+        "{ruled_out}"
+    );
+    // The thread mostly computes.
+    is(&event_loop(0.1, &objects), Cause::ServerCpuOneThread);
+}
+
+#[test]
+fn a_saturated_thread_does_not_take_over_the_fsync_of_another() {
+    let mut run = run_with(2.0, 1.75, 0.95);
+    run.observations
+        .extend(only_loop(0.95, &[("events", 0.02)]));
+    let objects = [("appended file /srv/journal", 0.2)];
+    let mut journal = blocked("journal", &objects, 1_000.0);
+    journal[0] = series("server threads", "journal threads", 1.0);
+    journal.push(series("server threads", "journal on_cpu", 0.8));
+    run.observations.extend(journal);
+    add_file_sync(&mut run, 1.75, 0.75);
+    is(&run, Cause::ServerCpuOneThread);
+}
+
+#[test]
+fn fsync_on_saturated_cpus_is_not_a_wait_for_the_disk() {
+    let mut run = run_with(3.9, 3.8, 0.95);
+    run.least_service_time_us = Some(4_000.0);
+    let objects = [("appended file /srv/journal", 0.2)];
+    let mut pool = blocked("app", &objects, 5_000.0);
+    pool[0] = series("server threads", "app threads", 4.0);
+    pool.push(series("server threads", "app on_cpu", 3.8));
+    run.observations.extend(pool);
+    add_file_sync(&mut run, 3.8, 2.0);
+    is(&run, Cause::ServerCpu);
+}
+
+#[test]
+fn two_threads_of_which_one_is_in_fsync_do_not_run_one_at_a_time() {
+    let mut run = run_with(2.0, 1.95, 0.6);
+    run.least_service_time_us = Some(2_000.0);
+    run.observations
+        .extend(blocked("app", &[("own lock", 3.0)], 5_000.0));
+    add_file_sync(&mut run, 1.95, 0.95);
+    let verdict = judged(&run);
+    assert!(
+        rules_out(&verdict, Cause::ServerCpuOneThread),
+        "{verdict:#?}"
+    );
+}
+
+#[test]
+fn threads_that_run_in_fsync_one_at_a_time_wait_for_the_disk() {
+    // Threads that a runtime moves between requests; all but one wait for a mutex.
+    let mut run = run_with(1.2, 1.0, 0.3);
+    run.least_service_time_us = Some(1_000.0);
+    let objects = [("appended file /srv/journal", 0.2), ("own lock", 3.0)];
+    run.observations.extend(blocked("app", &objects, 5_000.0));
+    let on_cpu = series("server threads", "app on_cpu", 0.98);
+    run.observations.push(on_cpu);
+    is(&run, Cause::ServerCpuOneThread);
+    add_file_sync(&mut run, 1.0, 0.7);
+    let verdict = is(&run, Cause::SyncLogging);
+    assert_eq!(keys(&verdict), ["lock server", "disk server"]);
+}
+
+/// Makes all kernel code of a server that uses `used` CPUs write files to disk, on `cpus` CPUs.
+fn add_file_sync(run: &mut Run, used: f64, cpus: f64) {
+    run.observations[1] = series("server", "user", used - cpus);
+    run.observations[2] = series("server", "system", cpus);
+    // Half of the samples are lost.
+    run.observations.extend([
+        series("server code", "kernel code", cpus / 2.0),
+        series("server code", "file sync", cpus / 2.0),
+    ]);
 }
 
 /// Returns the series for an event loop that is the only thread that works on requests.

@@ -19,8 +19,14 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
         return one_at_a_time(facts).or_else(|| {
             let thread = facts.busiest_thread()?;
             let on_cpu = percent(thread.on_cpu);
+            let in_file_sync = thread.on_cpu * facts.file_sync_share(thread);
+            let in_file_sync = if in_file_sync >= RARE {
+                format!(", {} of it in fsync", percent(in_file_sync))
+            } else {
+                String::new()
+            };
             ruled_out(format!(
-                "busiest server thread ({}): {on_cpu} of its time on a CPU",
+                "busiest server thread ({}): {on_cpu} of its time on a CPU{in_file_sync}",
                 thread.name
             ))
         });
@@ -119,7 +125,9 @@ pub(super) fn one_at_a_time(facts: &RunFacts<'_>) -> Option<Finding> {
     // The threads use about one CPU. Handovers between threads reduce this use. The use can exceed
     // one CPU if an interpreter releases its lock during system calls.
     let beyond = if waits.is_some() { SPARE } else { NOTICEABLE };
-    let one_cpu = SATURATED..1.0 + beyond;
+    // The CPU time in fsync counts as a wait for the disk.
+    let is_one_cpu =
+        server.used < 1.0 + beyond && server.used - facts.waits_in_file_sync() >= SATURATED;
     let concurrency = facts
         .concurrency
         .filter(|requests| few.contains(requests))?;
@@ -129,7 +137,7 @@ pub(super) fn one_at_a_time(facts: &RunFacts<'_>) -> Option<Finding> {
     let is_pool = groups.any(|group| is_pool(group, concurrency, facts))
         && (ONE.contains(&concurrency) || !await_no_resource(facts, concurrency));
     // With fewer idle CPUs, the threads may be sharing the only CPU that other programs leave free.
-    if is_pool || !one_cpu.contains(&server.used) || idle < SPARE * cpus || cpus <= 1.0 {
+    if is_pool || !is_one_cpu || idle < SPARE * cpus || cpus <= 1.0 {
         return None;
     }
     let busiest = facts.busiest_thread().map(|thread| percent(thread.on_cpu));

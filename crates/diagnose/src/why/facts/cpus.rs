@@ -323,15 +323,32 @@ impl RunFacts<'_> {
             .filter(|group| ONE.contains(&group.workers()) && same(group.on_cpu, thread.on_cpu))
     }
 
+    /// Returns the share of a thread's CPU time in system calls that write a file to disk, such as
+    /// fsync.
+    pub fn file_sync_share(&self, thread: &BusiestThread) -> f64 {
+        let distance = |group: &ThreadGroupFacts| (group.on_cpu - thread.on_cpu).abs();
+        let groups = self.groups_like(thread);
+        let group = groups.min_by(|a, b| distance(a).total_cmp(&distance(b)));
+        group.map_or(0.0, ThreadGroupFacts::file_sync_share)
+    }
+
     /// Returns the server's busiest thread if it is saturated: nearly always running or runnable,
-    /// or running or runnable for at least half of the time and never idle.
+    /// or running or runnable for at least half of the time and never idle. A thread that writes a
+    /// file to disk waits for the disk, even while it uses a CPU.
     pub fn saturated_thread(&self) -> Option<&BusiestThread> {
-        let is_never_idle = |thread: &BusiestThread| {
-            let mut groups = self.groups_like(thread);
-            thread.busy() >= MOST && groups.any(ThreadGroupFacts::never_waits)
-        };
-        let busiest = self.busiest_thread();
-        busiest.filter(|thread| thread.busy() >= SATURATED || is_never_idle(thread))
+        let thread = self.busiest_thread()?;
+        let busy = thread.busy() * (1.0 - self.file_sync_share(thread));
+        let mut groups = self.groups_like(thread);
+        let is_saturated =
+            busy >= SATURATED || (busy >= MOST && groups.any(ThreadGroupFacts::never_waits));
+        is_saturated.then_some(thread)
+    }
+
+    /// Returns the number of CPUs whose time in system calls that write a file to disk counts as a
+    /// wait for the disk. If no CPU is idle, the CPUs limit this time, not the disk.
+    pub fn waits_in_file_sync(&self) -> f64 {
+        let cpus = self.in_file_sync.filter(|_| self.has_spare_cpu());
+        cpus.unwrap_or(0.0)
     }
 
     /// Returns whether the server could use more CPU time and its busiest thread is not saturated.

@@ -109,13 +109,23 @@ pub struct ThreadGroupFacts {
     pub at_work: f64,
     /// Voluntary context switches per second.
     pub waits_per_s: f64,
+    /// CPUs used.
     pub on_cpu: f64,
+    /// CPUs used in system calls that write a file to disk, such as fsync. Part of `on_cpu`.
+    /// `None` if unknown.
+    pub in_file_sync: Option<f64>,
     pub runnable: f64,
     /// Number of threads that are waiting for each object, in descending order.
     pub blocked: Vec<(WaitObject, f64)>,
 }
 
 impl ThreadGroupFacts {
+    /// Returns the share of CPU time and run delay in system calls that write files to disk. Assumes
+    /// the same share for both. Returns 0 if it is unknown.
+    pub fn file_sync_share(&self) -> f64 {
+        self.in_file_sync.unwrap_or(0.0) / self.on_cpu.max(f64::MIN_POSITIVE)
+    }
+
     /// Returns the number of threads that are waiting for the given objects.
     pub fn blocked_on(&self, is: impl Fn(&WaitObject) -> bool) -> f64 {
         let of = self.blocked.iter().filter(|(object, _)| is(object));
@@ -179,19 +189,17 @@ impl ThreadGroupFacts {
     /// of them are waiting for. Returns `None` unless these are at least a tenth of the threads, or
     /// most of the threads that wait for anything and at least a fiftieth of the threads.
     pub fn on_files(&self) -> Option<(f64, &str)> {
-        fn path(object: &WaitObject) -> Option<&str> {
-            match object {
-                WaitObject::File(path) | WaitObject::AppendedFile(path) if !path.is_empty() => {
-                    Some(path)
-                }
-                _ => None,
-            }
+        fn known_path(object: &WaitObject) -> Option<&str> {
+            path(object).filter(|path| !path.is_empty())
         }
-        let all = self.blocked_on(|object| path(object).is_some());
+        let all = self.blocked_on(|object| known_path(object).is_some());
         let is_most = all >= MOST * self.blocked_on(|_| true);
         let least = if is_most { RARE } else { NOTICEABLE };
         let is_main = all >= least * self.threads;
-        let most = self.blocked.iter().find_map(|(object, _)| path(object));
+        let most = self
+            .blocked
+            .iter()
+            .find_map(|(object, _)| known_path(object));
         most.filter(|_| is_main).map(|path| (all, path))
     }
 
@@ -278,8 +286,12 @@ const COMMITTING: [&str; 4] = [
     "IPC:SyncRep",
 ];
 
-/// Returns the thread groups of the server.
-pub(super) fn thread_groups(samples: &WindowSamples<'_>) -> Vec<ThreadGroupFacts> {
+/// Returns the thread groups of the server. `in_file_sync` is the number of CPUs that the server
+/// uses in system calls that write a file to disk.
+pub(super) fn thread_groups(
+    samples: &WindowSamples<'_>,
+    in_file_sync: Option<f64>,
+) -> Vec<ThreadGroupFacts> {
     let group_facts = |group: &String| {
         let of = |figure| Metric::ThreadGroup(Role::Server, group.clone(), figure);
         let level = |metric| samples.level(metric).unwrap_or(0.0);
@@ -318,6 +330,7 @@ pub(super) fn thread_groups(samples: &WindowSamples<'_>) -> Vec<ThreadGroupFacts
             at_work: at_work.unwrap_or(threads),
             waits_per_s: rate(ThreadGroupFigure::Waits),
             on_cpu: rate(ThreadGroupFigure::OnCpu),
+            in_file_sync: None,
             runnable: rate(ThreadGroupFigure::RunDelay),
             blocked,
         }
@@ -326,7 +339,41 @@ pub(super) fn thread_groups(samples: &WindowSamples<'_>) -> Vec<ThreadGroupFacts
         Metric::ThreadGroup(Role::Server, group, ThreadGroupFigure::Threads) => Some(group),
         _ => None,
     });
-    groups.map(group_facts).collect()
+    let mut groups: Vec<ThreadGroupFacts> = groups.map(group_facts).collect();
+    if let Some(cpus) = in_file_sync {
+        divide_file_sync(&mut groups, cpus);
+    }
+    groups
+}
+
+/// Divides the CPUs that the server uses in system calls that write a file to disk among its thread
+/// groups: in proportion to the number of threads that are blocked on files, and the rest in
+/// proportion to the CPU time.
+fn divide_file_sync(groups: &mut [ThreadGroupFacts], cpus: f64) {
+    let on_files = |group: &ThreadGroupFacts| group.blocked_on(|object| path(object).is_some());
+    let all: f64 = groups.iter().map(on_files).sum();
+    let parts = groups
+        .iter()
+        .map(|group| (cpus * on_files(group) / all.max(f64::MIN_POSITIVE)).min(group.on_cpu));
+    let parts: Vec<f64> = parts.collect();
+    let rest = cpus - parts.iter().sum::<f64>();
+    let others: f64 = groups
+        .iter()
+        .zip(&parts)
+        .map(|(group, part)| group.on_cpu - part)
+        .sum();
+    let share = (rest / others.max(f64::MIN_POSITIVE)).clamp(0.0, 1.0);
+    for (group, part) in groups.iter_mut().zip(parts) {
+        group.in_file_sync = Some(part + share * (group.on_cpu - part));
+    }
+}
+
+/// Returns the path of the file that a thread waits for. The path is empty if it is unknown.
+fn path(object: &WaitObject) -> Option<&str> {
+    match object {
+        WaitObject::File(path) | WaitObject::AppendedFile(path) => Some(path),
+        _ => None,
+    }
 }
 
 /// Returns the object for which a thread waits in a kernel function. Used if the threads' system
