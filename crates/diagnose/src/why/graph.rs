@@ -363,6 +363,7 @@ fn are_delayed(facts: &RunFacts<'_>, in_flight: f64) -> bool {
         && !waits
         && is_constant
         && facts.has_spare_cpu()
+        && !facts.locks_one_cpu()
 }
 
 /// Returns the accept queue in front of a limit.

@@ -42,6 +42,18 @@ fn a_constant_rate_of_an_idle_server_is_a_rate_limit() {
     let queue = unread.observations.last_mut().unwrap();
     queue.values = vec![4_000.0; 10];
     is(&unread, Cause::Unknown);
+    // The threads wait for an interpreter lock, and together use one CPU.
+    let mut locked = at_rates(0.1, &constant);
+    let threads = blocked("app", &[("own lock", 31.0)], 2_000.0);
+    locked.observations.extend(threads);
+    is(&locked, Cause::RateLimiter);
+    locked.observations[1] = series("server", "user", 0.8);
+    locked.observations[2] = series("server", "system", 0.15);
+    is(&locked, Cause::Unknown);
+    // Most of these threads are inactive.
+    let at_work = series("server threads", "app at work", 1.0);
+    locked.observations.push(at_work);
+    is(&locked, Cause::RateLimiter);
 }
 
 #[test]

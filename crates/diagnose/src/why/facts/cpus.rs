@@ -351,6 +351,19 @@ impl RunFacts<'_> {
         cpus.unwrap_or(0.0)
     }
 
+    /// Returns whether the server's threads together use one CPU while most requests wait for a
+    /// lock, as under an interpreter lock.
+    pub fn locks_one_cpu(&self) -> bool {
+        let waiting: f64 = self
+            .thread_groups
+            .iter()
+            .map(ThreadGroupFacts::active_locks)
+            .sum();
+        let mut requests = self.in_flight.iter();
+        (SATURATED..1.0 + NOTICEABLE).contains(&used(&self.server))
+            && requests.any(|requests| waiting >= MOST * requests)
+    }
+
     /// Returns whether the server could use more CPU time and its busiest thread is not saturated.
     pub fn has_spare_cpu(&self) -> bool {
         let is_spare = |(spare, cpus): (f64, f64)| spare >= SPARE * cpus;

@@ -126,6 +126,13 @@ impl ThreadGroupFacts {
         self.in_file_sync.unwrap_or(0.0) / self.on_cpu.max(f64::MIN_POSITIVE)
     }
 
+    /// Returns the number of threads that are waiting for a lock. Assumes that inactive threads
+    /// wait for locks first.
+    pub fn active_locks(&self) -> f64 {
+        let locks = self.untimed_locks() + self.blocked_on_kind(WaitKind::TimedLock);
+        (locks - self.inactive()).max(0.0)
+    }
+
     /// Returns the number of threads that are waiting for the given objects.
     pub fn blocked_on(&self, is: impl Fn(&WaitObject) -> bool) -> f64 {
         let of = self.blocked.iter().filter(|(object, _)| is(object));
