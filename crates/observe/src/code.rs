@@ -88,7 +88,7 @@ impl CodeProfile {
         self.file_sync.as_ref().err()
     }
 
-    /// Returns the language runtimes that collect garbage but whose collectors are not visible.
+    /// Returns the files that contain a language runtime whose collector was not recognized.
     pub(crate) fn hidden_collectors(&self) -> impl Iterator<Item = &Path> {
         self.map.hidden_collectors()
     }
@@ -170,8 +170,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns the CPU seconds for each sampled figure during 1.5 s of a program, or `None` if
-    /// sampling is not permitted. The program runs until it is killed.
+    /// Returns a program's CPU time over 1.5 s for each sampled figure, in seconds, or `None` if
+    /// sampling is not permitted. Kills the program afterwards.
     fn profile(command: &mut Command) -> Option<HashMap<CodeFigure, f64>> {
         let mut program = command.stdout(Stdio::null()).spawn().unwrap();
         // Give the program time to load its libraries.

@@ -147,7 +147,7 @@ impl Runtime {
         }
     }
 
-    /// Returns the prefixes of the names of the collector's functions in C.
+    /// Returns the name prefixes of the collector's C functions.
     fn collector(self) -> &'static [&'static str] {
         match self {
             Self::Python => &[

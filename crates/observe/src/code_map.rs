@@ -182,12 +182,12 @@ fn functions(path: &Path) -> Option<FunctionTable> {
 #[derive(Debug, Clone, Copy)]
 struct Function {
     start: u64,
-    /// Length in bytes, or 0 if the symbol does not tell.
+    /// Length in bytes, or 0 if the symbol has no size.
     size: u64,
     kind: CodeKind,
 }
 
-/// Reads the functions of a symbol table, and the language runtime to which they belong.
+/// Reads the functions in a symbol table and identifies their language runtime.
 fn named_functions<'d, R: ReadRef<'d>>(
     elf: &ElfFile64<'d, Endianness, R>,
     table: &SymbolTable<'d, FileHeader64<Endianness>, R>,
@@ -215,8 +215,8 @@ fn named_functions<'d, R: ReadRef<'d>>(
     Some((symbols().map(function).collect(), runtime))
 }
 
-/// Returns the addresses at which the kind of code changes. Code after the end of a function has no
-/// name.
+/// Returns the addresses at which the kind of code changes. Code after the end of a function is
+/// [`CodeKind::Other`].
 fn changes(mut functions: Vec<Function>) -> KindChanges {
     functions.sort_by_key(|function| function.start);
     let mut changes = Vec::new();
@@ -231,8 +231,8 @@ fn changes(mut functions: Vec<Function>) -> KindChanges {
     changes
 }
 
-/// Finds exported functions and, if these belong to a language runtime, the functions of its
-/// garbage collector in a file without a symbol table.
+/// Finds the exported functions in a file without a symbol table. If these belong to a language
+/// runtime, also finds the functions of its garbage collector.
 fn stripped_functions<'d, R: ReadRef<'d>>(
     elf: &ElfFile64<'d, Endianness, R>,
 ) -> Option<(KindChanges, Option<Runtime>)> {
@@ -249,7 +249,7 @@ fn stripped_functions<'d, R: ReadRef<'d>>(
         .into_iter()
         .map(|function| (function.start, function.kind))
         .collect();
-    // The code of a large program takes long to read, so read only that of a runtime.
+    // Reading the code of a large program is slow, so read it only for a language runtime.
     let is_readable = runtime.is_some() && elf.architecture() == Architecture::X86_64;
     let sections = is_readable.then(|| Some((section(".text")?, section(".rodata")?)));
     let collecting = match sections.flatten() {

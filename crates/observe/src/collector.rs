@@ -1,10 +1,10 @@
 //! Finds the functions of a garbage collector in a program or library without a symbol table.
 //!
-//! Such a file still contains the start of each function (`.eh_frame_hdr`, for unwinding), the
+//! Such a file still contains function start addresses (`.eh_frame_hdr`, for unwinding), the
 //! functions that it exports, and the text of messages. A function that refers to a message of the
-//! collector belongs to the collector. So do the functions that jump to it, such as the main part
-//! of a function from which the compiler separated rarely executed code, the functions that only
-//! the collector uses, and those whose addresses it passes as callbacks. Exported functions are
+//! collector belongs to the collector. So do functions that jump to such a function (the main part
+//! of a function whose rarely executed code the compiler split off), functions that only
+//! the collector uses, and functions whose addresses it passes as callbacks. Exported functions are
 //! classified by name.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,8 +20,8 @@ pub(crate) struct Section<'a> {
 }
 
 impl Section<'_> {
-    /// Returns the address of the constant string `text`, which starts after a zero byte and ends
-    /// before another one.
+    /// Returns the address of the constant string `text`, which has a zero byte before
+    /// and after it.
     fn address_of(&self, text: &str) -> Option<u64> {
         let wanted = [b"\0", text.as_bytes(), b"\0"].concat();
         let finder = memchr::memmem::Finder::new(&wanted);
@@ -54,8 +54,8 @@ impl Reference {
     }
 }
 
-/// Interprets the four bytes at index `at` of a section with code as an operand, if the bytes
-/// before look like the instruction for it. Padding between functions contains the operand 0, which
+/// Interprets the four bytes at index `at` of a code section as an operand, if the preceding bytes
+/// look like a matching opcode. Padding between functions contains the operand 0, which
 /// would refer to the next function.
 fn reference(text: Section<'_>, at: usize) -> Option<Reference> {
     let operand = text.bytes.get(at..)?.first_chunk()?;
@@ -72,7 +72,7 @@ fn reference(text: Section<'_>, at: usize) -> Option<Reference> {
         // `lea` relative to the next instruction.
         [.., 0x8d, mode] if mode & 0xc7 == 0x05 => Reference::Address(relative),
         // `mov` to a register or to memory, and `cmp`. Only programs at fixed addresses contain
-        // absolute ones.
+        // absolute addresses.
         [.., 0xb8..=0xbf]
         | [.., 0xc7, 0x00..=0x07 | 0xc0..=0xc7]
         | [.., 0xc7, 0x40..=0x47, _]
@@ -84,10 +84,10 @@ fn reference(text: Section<'_>, at: usize) -> Option<Reference> {
 }
 
 /// Returns the start addresses of the functions described in `.eh_frame_hdr` (Linux Standard Base,
-/// "Exception Frames"), in ascending order. Returns `None` if the table is damaged or has a
-/// different encoding than those that linkers write.
+/// "Exception Frames"), in ascending order. Returns `None` if the table is damaged or has an
+/// encoding that linkers do not use.
 pub(crate) fn function_starts(header: Section<'_>) -> Option<Vec<u64>> {
-    // Version 1; offsets of 4 bytes: a relative pointer, a count, and a table relative to the
+    // Version 1, then 4-byte encodings: PC-relative pointer, count, and table relative to the
     // header.
     let table = header
         .bytes
@@ -191,7 +191,7 @@ mod tests {
     /// Length of each function in bytes.
     const FUNCTION: u64 = 16;
 
-    /// Returns a function at the address `at` that contains, after `opcode`, the distance from the
+    /// Returns a function at address `at` that starts with `opcode` and the distance from the
     /// next instruction to an address.
     fn code(at: u64, opcode: &[u8], to: u64) -> Vec<u8> {
         let next = at + opcode.len() as u64 + 4;
@@ -210,7 +210,7 @@ mod tests {
         let constants = [b"\0\0", COLLECTOR_MESSAGES[1].as_bytes(), b"\0"].concat();
         let message = CONSTANTS + 2;
         let text = [
-            // 0 calls the function that refers to the message; it may be part of an allocation.
+            // 0 calls the function that refers to the message, but may be an allocation function.
             code(start(0), &[0xe8], start(1)),
             code(start(1), &[0x48, 0x8d, 0x3d], message),
             // 2 and 3 jump into function 1, but 3 is exported.
@@ -218,7 +218,7 @@ mod tests {
             code(start(3), &[0xe9], start(1)),
             // 4 jumps to another function.
             code(start(4), &[0xe9], start(0)),
-            // 2 passes the address of 5 as a callback, which calls 6. 6 and 0 call 7.
+            // 2 passes the address of 5 as a callback. 5 calls 6. 6 and 0 call 7.
             code(start(5), &[0xe8], start(6)),
             code(start(6), &[0xe8], start(7)),
             code(start(7), &[0xe9], start(4)),
@@ -246,7 +246,7 @@ mod tests {
     fn padding_is_not_a_reference_to_the_next_function() {
         let constants = [b"\0", COLLECTOR_MESSAGES[1].as_bytes(), b"\0"].concat();
         let mut first = code(start(0), &[0x48, 0x8d, 0x3d], CONSTANTS + 1);
-        // nop DWORD PTR [rax+rax*1+0x0], as assemblers insert between functions.
+        // nop DWORD PTR [rax+rax*1+0x0], which assemblers insert between functions.
         first[8..].copy_from_slice(&[0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0]);
         // An operand of another instruction, which happens to be the distance to function 2.
         let second = code(start(1), &[0x48, 0x03, 0x05], start(2));

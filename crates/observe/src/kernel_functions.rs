@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::Root;
 
 /// The kernel functions that write a file to disk: the system calls for this purpose, and the
-/// functions of file systems that also serve writes to files opened with `O_SYNC` or `O_DSYNC`.
+/// file system functions that also serve writes to files opened with `O_SYNC` or `O_DSYNC`.
 #[derive(Debug)]
 pub(crate) struct FileSyncFunctions(Vec<Range<u64>>);
 
@@ -52,7 +52,7 @@ impl FileSyncFunctions {
 
 /// Returns whether a kernel function writes a file to disk. The prefixes of system calls differ
 /// between architectures and versions (`__x64_sys_fsync`, `__arm64_sys_fsync`, `sys_fsync`). File
-/// systems name their functions like `ext4_sync_file`, `xfs_file_fsync` and `blkdev_fsync`.
+/// systems use function names such as `ext4_sync_file`, `xfs_file_fsync` and `blkdev_fsync`.
 fn is_file_sync(name: &str) -> bool {
     let prefixed = name.split_once("_sys_").map(|(_, call)| call);
     let call = prefixed.or_else(|| name.strip_prefix("sys_"));

@@ -78,7 +78,7 @@ fn the_collector_of_any_runtime_ranks_before_the_cpu_it_uses() {
     let mut run = collecting(1.2, 1.0, 0.3, 0.45);
     run.least_service_time_us = Some(1_000.0);
     is(&run, Cause::Gc);
-    // Other threads collect on idle CPUs, next to a thread that runs the program.
+    // Other threads collect on idle CPUs while one thread runs the program.
     let verdict = is(&collecting(2.0, 1.6, 0.99, 0.47), Cause::ServerCpuOneThread);
     assert_eq!(verdict.also, [Cause::Gc]);
     let verdict = super::tests::judged(&collecting(2.0, 1.6, 0.99, 0.4));
@@ -92,7 +92,7 @@ fn the_collector_of_any_runtime_ranks_before_the_cpu_it_uses() {
     // A healthy Go server.
     let verdict = is(&collecting(3.98, 3.8, 0.6, 0.24), Cause::ServerCpu);
     assert_eq!(verdict.also, [Cause::Gc]);
-    // Idle CPUs can collect without delaying requests.
+    // The collector can run on idle CPUs without delaying requests.
     let verdict = super::tests::judged(&collecting(1.0, 0.5, 0.1, 0.6));
     assert!(rules_out(&verdict, Cause::Gc), "{verdict:#?}");
 }

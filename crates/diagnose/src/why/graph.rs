@@ -766,7 +766,7 @@ fn waiting(step: &PathStep) -> f64 {
     step.waiting.unwrap_or(0.0)
 }
 
-/// Returns whether a step is a file. The disk behind memory pages is not.
+/// Returns whether a step is a file. The disk that backs memory pages does not count.
 fn is_file(step: &PathStep) -> bool {
     step.kind == StepKind::Disk && step.who.resource != Some(ActorResource::Memory)
 }

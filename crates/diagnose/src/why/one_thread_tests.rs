@@ -114,7 +114,7 @@ fn an_event_loop_that_runs_in_fsync_waits_for_the_disk() {
     );
     let ruled_out = format!("{:?}", verdict.ruled_out);
     assert!(
-        ruled_out.contains("92 % of its time on a CPU, 70 % of it in fsync"),
+        ruled_out.contains("92 % of its time on a CPU, including 70 % in fsync"),
         "{ruled_out}"
     );
     // The thread mostly computes.
@@ -164,7 +164,7 @@ fn two_threads_of_which_one_is_in_fsync_do_not_run_one_at_a_time() {
 
 #[test]
 fn threads_that_run_in_fsync_one_at_a_time_wait_for_the_disk() {
-    // Threads that a runtime moves between requests; all but one wait for a mutex.
+    // A runtime moves requests between threads; all threads but one wait for a mutex.
     let mut run = run_with(1.2, 1.0, 0.3);
     run.least_service_time_us = Some(1_000.0);
     let objects = [("appended file /srv/journal", 0.2), ("own lock", 3.0)];
@@ -177,7 +177,7 @@ fn threads_that_run_in_fsync_one_at_a_time_wait_for_the_disk() {
     assert_eq!(keys(&verdict), ["lock server", "disk server"]);
 }
 
-/// Makes all kernel code of a server that uses `used` CPUs write files to disk, on `cpus` CPUs.
+/// Sets the server's CPU use to `used`, of which `cpus` is kernel code that writes files to disk.
 fn add_file_sync(run: &mut Run, used: f64, cpus: f64) {
     run.observations[1] = series("server", "user", used - cpus);
     run.observations[2] = series("server", "system", cpus);

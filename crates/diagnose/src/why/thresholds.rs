@@ -25,7 +25,7 @@ pub(crate) const CONTENDED: f64 = 0.2;
 /// fastest and the slowest second differed by at most 0.05.
 pub(crate) const NOTICEABLE: f64 = 0.1;
 
-/// Minimum share of the limiting CPU time in collector code at which garbage collection is the
+/// Minimum share of the limiting CPU time that garbage collection must take to be the
 /// cause. Go's collector takes a quarter of the CPUs by design (`gcBackgroundUtilization`), and more
 /// if goroutines assist it. Servers with default settings and a large heap spent up to 0.34 of their
 /// CPU time on collection; servers that collected too often spent 0.48 to 0.9.

@@ -39,7 +39,7 @@ fn in_code(facts: &RunFacts<'_>, server: &CpuUse) -> Option<Finding> {
             let share = ((of_server * server.used - elsewhere) / thread.on_cpu).max(0.0);
             let at_least = percent(share);
             let name = &thread.name;
-            let _ = write!(figure, ", at least {at_least} of that of thread {name}");
+            let _ = write!(figure, ", at least {at_least} of thread {name}'s CPU time");
             (share, "the server's saturated thread")
         }
         None => (of_server, "the server"),
@@ -70,7 +70,7 @@ fn in_code(facts: &RunFacts<'_>, server: &CpuUse) -> Option<Finding> {
     .found()
 }
 
-/// Judges the collector of a JVM. `time` is the share of the time spent on collections.
+/// Judges the collector of a JVM. `time` is the share of elapsed time spent on collections.
 fn in_jvm(facts: &RunFacts<'_>, server: &CpuUse, time: f64) -> Option<Finding> {
     let share = facts.jvm(JvmFigure::CollectorTime)? / server.used.max(1e-9);
     let figure = format!(

@@ -21,7 +21,7 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
             let on_cpu = percent(thread.on_cpu);
             let in_file_sync = thread.on_cpu * facts.file_sync_share(thread);
             let in_file_sync = if in_file_sync >= RARE {
-                format!(", {} of it in fsync", percent(in_file_sync))
+                format!(", including {} in fsync", percent(in_file_sync))
             } else {
                 String::new()
             };

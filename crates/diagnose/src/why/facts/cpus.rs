@@ -334,7 +334,7 @@ impl RunFacts<'_> {
 
     /// Returns the server's busiest thread if it is saturated: nearly always running or runnable,
     /// or running or runnable for at least half of the time and never idle. A thread that writes a
-    /// file to disk waits for the disk, even while it uses a CPU.
+    /// file to disk counts as waiting for the disk, even while it uses a CPU.
     pub fn saturated_thread(&self) -> Option<&BusiestThread> {
         let thread = self.busiest_thread()?;
         let busy = thread.busy() * (1.0 - self.file_sync_share(thread));

@@ -126,8 +126,8 @@ impl ThreadGroupFacts {
         self.in_file_sync.unwrap_or(0.0) / self.on_cpu.max(f64::MIN_POSITIVE)
     }
 
-    /// Returns the number of threads that are waiting for a lock. Assumes that inactive threads
-    /// wait for locks first.
+    /// Returns the number of active threads that are waiting for a lock. Assumes that all inactive
+    /// threads wait for locks.
     pub fn active_locks(&self) -> f64 {
         let locks = self.untimed_locks() + self.blocked_on_kind(WaitKind::TimedLock);
         (locks - self.inactive()).max(0.0)
