@@ -107,6 +107,7 @@ fn part(index: u64) -> Event {
             ..GroupRow::default()
         },
         groups: Vec::new(),
+        histograms: BTreeMap::new(),
     })
 }
 

@@ -577,6 +577,7 @@ mod tests {
                 ..GroupRow::default()
             },
             groups: Vec::new(),
+            histograms: BTreeMap::new(),
         }
     }
 
@@ -619,6 +620,7 @@ mod tests {
                     ..GroupRow::default()
                 },
                 groups: Vec::new(),
+                histograms: BTreeMap::new(),
             });
         }
         let found = silences.until(end * PART_NS)?;

@@ -127,6 +127,7 @@ pub(crate) fn part(from_ns: u64, ok: u64) -> Event {
             ..GroupRow::default()
         },
         groups: Vec::new(),
+        histograms: BTreeMap::new(),
     })
 }
 

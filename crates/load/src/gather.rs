@@ -16,6 +16,8 @@ use crate::usage::process_cpu;
 pub struct Gatherer {
     /// The channels through which threads get back their slices, one per thread.
     pub back: Vec<Sender<Box<Slice>>>,
+    /// Whether parts have histograms.
+    times_of_parts: bool,
     /// Rows of the measurement.
     measured: Rows,
     /// Rows of the current phase.
@@ -46,6 +48,7 @@ impl Gatherer {
         let threads = back.len();
         Gatherer {
             back,
+            times_of_parts: false,
             rows: measured.clone(),
             parts: measured.parts(),
             measured,
@@ -58,6 +61,13 @@ impl Gatherer {
             cpu_at: BTreeMap::new(),
             totals: GroupRow::default(),
         }
+    }
+
+    /// Adds histograms to the parts.
+    #[must_use]
+    pub fn with_times_of_parts(mut self, times_of_parts: bool) -> Self {
+        self.times_of_parts = times_of_parts;
+        self
     }
 
     /// Starts a phase. `cpu` contains the process's user and kernel CPU time so far, in seconds.
@@ -138,6 +148,10 @@ impl Gatherer {
                 to_ns,
                 sums: slice.as_ref().map(|s| s.all.to_row()).unwrap_or_default(),
                 groups: slice.as_ref().map_or_else(Vec::new, |s| s.group_rows()),
+                histograms: slice
+                    .as_ref()
+                    .filter(|_| self.times_of_parts)
+                    .map_or_else(BTreeMap::new, |s| encode_times(&s.times)),
             }));
             if let Some(slice) = slice {
                 self.row.merge(&slice);

@@ -170,6 +170,7 @@ impl RunningExperiment<'_> {
             abort_if: &self.runner.experiment.abort_if,
             request_log: None,
             rates: None,
+            times_of_parts: false,
         };
         let listener = &mut *self.listener;
         if let Some((search, open)) = search {

@@ -104,6 +104,7 @@ pub fn input(plan: Plan) -> WorkerInput {
         share: None,
         anyway: false,
         other: None,
+        times_of_parts: false,
     }
 }
 
