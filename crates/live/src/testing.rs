@@ -266,6 +266,7 @@ fn trial(index: usize, rate_per_s: f64, outcome: TrialOutcome) -> CapacityTrial 
         at_s: 2.0 * index as f64,
         transient_s: 0.5,
         judged_s: 1.5,
+        usable_share: None,
         required_s: None,
         flow: None,
         tail: Vec::new(),

@@ -247,6 +247,29 @@ mod tests {
     }
 
     #[test]
+    fn parts_have_histograms_on_request() {
+        let counts = |times_of_parts: bool| {
+            let (gatherer, _receivers) = gatherer();
+            let mut gatherer = gatherer.with_times_of_parts(times_of_parts);
+            gatherer.take(slice(0, 0, 3));
+            gatherer.take(slice(1, 0, 4));
+            gatherer.take(slice(0, 1, 2));
+            let (events, _) = gatherer.end(2 * PART_NS);
+            let count = |event: Event| match event {
+                Event::Part(part) => Some(
+                    part.histograms
+                        .get(&TimeKind::Response)
+                        .map(|text| floodmark_stats::Histogram::decode(text).unwrap().count()),
+                ),
+                _ => None,
+            };
+            events.into_iter().filter_map(count).collect::<Vec<_>>()
+        };
+        assert_eq!(counts(true), [Some(7), Some(2)]);
+        assert_eq!(counts(false), [None, None]);
+    }
+
+    #[test]
     fn parts_wait_for_the_slowest_thread_and_add_up() {
         let (mut gatherer, receivers) = gatherer();
         assert!(gatherer.take(slice(0, 0, 1)).is_empty());

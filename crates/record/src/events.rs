@@ -374,7 +374,7 @@ impl PartRow {
 
 impl SecondRow {
     /// Returns a row with the sums of the parts of one second, or `None` if `parts` is empty. Parts
-    /// contain no connections and CPU times, so these fields are 0. Histograms are omitted.
+    /// contain no connections or CPU times, so these fields are 0. Histograms are omitted.
     #[must_use]
     pub fn of_parts(parts: &[PartRow], index: u64) -> Option<Self> {
         let mut sum = parts.first()?.clone();

@@ -185,6 +185,7 @@ impl RunningExperiment<'_> {
                 connections: trial.load.connections.map(|_| open.plan.connections),
                 precision: CAPACITY_PRECISION,
                 budget: search.budget,
+                skip_disturbed: search.skip_disturbed,
             };
             return search.measure(None, self.directory, &mut |event: &Event| {
                 listener.on_event(event)

@@ -128,13 +128,17 @@ const SEARCH_BUDGET: Duration = Duration::from_secs(60);
 
 /// `[capacity]` of an experiment.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct CapacitySection {
     /// Objectives that each server must meet, such as ["p99 < 20ms", "errors < 0.1%"].
     slo: Vec<Located<String>>,
     /// Maximum duration of the search on each server process, excluding the warm-up; at least 15s.
     /// Default: 60s.
     budget: Option<PositiveDuration>,
+    /// Leave out the parts of trials in which other programs or guests took CPU time from the
+    /// server or client (experimental). Default: false.
+    #[serde(default)]
+    skip_disturbed: bool,
 }
 
 /// Search for the capacity of each server process.
@@ -144,6 +148,8 @@ pub struct CapacitySearchPlan {
     pub objectives: Vec<Objective>,
     /// Maximum length of each search.
     pub budget: Duration,
+    /// Whether to leave out disturbed parts of trials.
+    pub skip_disturbed: bool,
 }
 
 /// Checks the search of an experiment.
@@ -184,7 +190,11 @@ pub(super) fn capacity_search(
         .as_ref()
         .map_or(SEARCH_BUDGET, |budget| budget.0);
     check_budget(budget).map_err(|what| invalid(format!("budget: {what}")))?;
-    Ok(CapacitySearchPlan { objectives, budget })
+    Ok(CapacitySearchPlan {
+        objectives,
+        budget,
+        skip_disturbed: section.skip_disturbed,
+    })
 }
 
 /// Returns why a search cannot find a trial's capacity, and how to fix it.

@@ -30,12 +30,14 @@
 //! assert!(capacity.interval.low < 20_000.0 && 20_000.0 < capacity.interval.high);
 //! ```
 
+mod disturbance;
 mod flow;
 mod posterior;
 mod proof;
 mod search;
 mod trial;
 
+pub use disturbance::{Disturbances, PartLoss, PartState, part_states};
 pub use flow::{Ceiling, FlowRow, is_rising, trial_flow};
 pub use posterior::pass_probability;
 pub use proof::{ProofPower, ProofTrial, Proofs};
@@ -157,7 +159,8 @@ impl CapacityFinding {
 /// Why no higher rate was tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CapacityLimit {
-    /// The client cannot send requests on time at a higher rate.
+    /// The client cannot send requests on time at a higher rate, or disturbances leave too little
+    /// time to judge one.
     Client,
     /// The settings allow no higher rate.
     Settings,
