@@ -56,11 +56,6 @@ pub struct CapacityArgs {
     #[arg(long, value_name = "TIME", value_parser = budget, default_value = "3m", help_heading = "Search")]
     pub budget: Duration,
 
-    /// Leave out the parts of trials in which other programs or guests took CPU time from the
-    /// server or client (experimental)
-    #[arg(long, help_heading = "Search")]
-    pub skip_disturbed: bool,
-
     /// Duration of the warm-up (closed model) before the search, with a unit: 5s [default: none]
     #[arg(long, value_name = "TIME", value_parser = positive_duration, help_heading = "Search")]
     pub warmup: Option<Duration>,
@@ -204,7 +199,6 @@ impl Measurement for UrlSearch<'_> {
                     connections: args.connections.map(|_| open.plan.connections),
                     precision: CAPACITY_PRECISION,
                     budget: args.budget,
-                    skip_disturbed: args.skip_disturbed,
                 };
                 match &earlier {
                     None => attempt::open(directory, session.tool()),

@@ -107,7 +107,6 @@ fn part(index: u64) -> Event {
             ..GroupRow::default()
         },
         groups: Vec::new(),
-        histograms: BTreeMap::new(),
     })
 }
 

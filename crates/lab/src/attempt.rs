@@ -130,8 +130,6 @@ pub struct Attempts<'a> {
     pub expected: &'a [String],
     /// The external client; `None` for floodmark's own worker.
     pub client: Option<&'a ExternalClient<'a>>,
-    /// Whether each part has histograms of its times. Ignored by agents and external clients.
-    pub times_of_parts: bool,
 }
 
 /// A log of the individual requests of all attempts.
@@ -319,7 +317,6 @@ impl Attempts<'_> {
             request_log,
             answers_file: plan.check.as_ref().map(|_| answers),
             anyway: self.agents.is_some_and(|agents| agents.anyway),
-            times_of_parts: self.times_of_parts && self.agents.is_none(),
             ..WorkerInput::new(plan, *sink.first_number, self.planned.anchors.clone())
         };
         let stop = sink.stop.clone();

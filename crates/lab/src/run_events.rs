@@ -577,7 +577,6 @@ mod tests {
                 ..GroupRow::default()
             },
             groups: Vec::new(),
-            histograms: BTreeMap::new(),
         }
     }
 
@@ -620,7 +619,6 @@ mod tests {
                     ..GroupRow::default()
                 },
                 groups: Vec::new(),
-                histograms: BTreeMap::new(),
             });
         }
         let found = silences.until(end * PART_NS)?;

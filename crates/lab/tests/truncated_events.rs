@@ -77,7 +77,6 @@ fn part(index: u64) -> Event {
         to_ns: index * SECOND_NS + SECOND_NS / 2,
         sums: requests(index),
         groups: vec![requests(index)],
-        histograms: BTreeMap::new(),
     })
 }
 

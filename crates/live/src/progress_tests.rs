@@ -1,5 +1,3 @@
-use std::collections::BTreeMap;
-
 use super::*;
 use crate::testing;
 use floodmark_record::events::GroupRow;
@@ -168,7 +166,6 @@ fn parts_count_until_their_second_ends() {
             ..GroupRow::default()
         },
         groups: Vec::new(),
-        histograms: BTreeMap::new(),
     };
     let mut progress = RunProgress::new(&testing::closed_plan());
     assert_eq!(

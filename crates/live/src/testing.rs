@@ -127,7 +127,6 @@ pub(crate) fn part(from_ns: u64, ok: u64) -> Event {
             ..GroupRow::default()
         },
         groups: Vec::new(),
-        histograms: BTreeMap::new(),
     })
 }
 
@@ -266,7 +265,6 @@ fn trial(index: usize, rate_per_s: f64, outcome: TrialOutcome) -> CapacityTrial 
         at_s: 2.0 * index as f64,
         transient_s: 0.5,
         judged_s: 1.5,
-        usable_share: None,
         required_s: None,
         flow: None,
         tail: Vec::new(),

@@ -16,8 +16,6 @@ use crate::usage::process_cpu;
 pub struct Gatherer {
     /// The channels through which threads get back their slices, one per thread.
     pub back: Vec<Sender<Box<Slice>>>,
-    /// Whether parts have histograms.
-    times_of_parts: bool,
     /// Rows of the measurement.
     measured: Rows,
     /// Rows of the current phase.
@@ -48,7 +46,6 @@ impl Gatherer {
         let threads = back.len();
         Gatherer {
             back,
-            times_of_parts: false,
             rows: measured.clone(),
             parts: measured.parts(),
             measured,
@@ -61,13 +58,6 @@ impl Gatherer {
             cpu_at: BTreeMap::new(),
             totals: GroupRow::default(),
         }
-    }
-
-    /// Adds histograms to the parts.
-    #[must_use]
-    pub fn with_times_of_parts(mut self, times_of_parts: bool) -> Self {
-        self.times_of_parts = times_of_parts;
-        self
     }
 
     /// Starts a phase. `cpu` contains the process's user and kernel CPU time so far, in seconds.
@@ -148,10 +138,6 @@ impl Gatherer {
                 to_ns,
                 sums: slice.as_ref().map(|s| s.all.to_row()).unwrap_or_default(),
                 groups: slice.as_ref().map_or_else(Vec::new, |s| s.group_rows()),
-                histograms: slice
-                    .as_ref()
-                    .filter(|_| self.times_of_parts)
-                    .map_or_else(BTreeMap::new, |s| encode_times(&s.times)),
             }));
             if let Some(slice) = slice {
                 self.row.merge(&slice);
@@ -244,29 +230,6 @@ mod tests {
             events.iter().filter_map(row),
         );
         (parts.collect(), rows.collect())
-    }
-
-    #[test]
-    fn parts_have_histograms_on_request() {
-        let counts = |times_of_parts: bool| {
-            let (gatherer, _receivers) = gatherer();
-            let mut gatherer = gatherer.with_times_of_parts(times_of_parts);
-            gatherer.take(slice(0, 0, 3));
-            gatherer.take(slice(1, 0, 4));
-            gatherer.take(slice(0, 1, 2));
-            let (events, _) = gatherer.end(2 * PART_NS);
-            let count = |event: Event| match event {
-                Event::Part(part) => Some(
-                    part.histograms
-                        .get(&TimeKind::Response)
-                        .map(|text| floodmark_stats::Histogram::decode(text).unwrap().count()),
-                ),
-                _ => None,
-            };
-            events.into_iter().filter_map(count).collect::<Vec<_>>()
-        };
-        assert_eq!(counts(true), [Some(7), Some(2)]);
-        assert_eq!(counts(false), [None, None]);
     }
 
     #[test]

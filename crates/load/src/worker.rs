@@ -200,8 +200,7 @@ pub fn run(
             handles.push(handle);
         }
         drop(out);
-        let mut gatherer = Gatherer::new(give_back, Rows::of(plan), groups)
-            .with_times_of_parts(job.input.times_of_parts);
+        let mut gatherer = Gatherer::new(give_back, Rows::of(plan), groups);
         let mut opening = Opening::new(plan, threads, agent);
         let ends: Result<Vec<_>, _> = job
             .phases

@@ -63,11 +63,6 @@ fn clock(id: libc::clockid_t) -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Returns the time of the monotonic clock in ns. Other processes on the host read the same clock.
-pub(crate) fn monotonic_ns() -> u64 {
-    u64::try_from(clock(libc::CLOCK_MONOTONIC).as_nanos()).unwrap_or(u64::MAX)
-}
-
 /// Reads the monotonic clock and the wall clock. `begin` is the start of the series.
 pub(crate) fn read(root: &Root, begin: Instant) -> ClockReading {
     let pair = || {

@@ -14,7 +14,6 @@ mod code_kind;
 mod code_map;
 mod collector;
 pub mod cpu;
-mod disturbance;
 pub mod environment;
 mod host;
 mod jvm;
@@ -45,7 +44,6 @@ use floodmark_record::metric::{
 };
 
 pub use cpu::{CpuSpeedMonitor, CpuSpeedSample};
-pub use disturbance::{DisturbanceMonitor, LossSample};
 pub use environment::environment;
 pub use root::Root;
 pub use sampler::{

@@ -120,7 +120,7 @@ pub(crate) struct ThreadActivity<'a> {
     pub run_delay_ns: u64,
 }
 
-/// Sums over all threads, which never decrease.
+/// Sums over all threads. These values never decrease.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ThreadSums {
     pub on_cpu_ns: u64,
@@ -129,8 +129,6 @@ pub(crate) struct ThreadSums {
     pub compiling_ns: u64,
     /// CPU time of JVM collector threads, recognized by name.
     pub collecting_ns: u64,
-    /// Longest run delay of one thread since the previous call; the only value that is not a sum.
-    pub longest_wait_ns: u64,
 }
 
 /// The threads of a process tree. If a thread starts and ends between two listings, it is included
@@ -240,19 +238,16 @@ impl Threads {
     /// No thread is readable.
     pub(crate) fn read_schedstat(&mut self, tree: &Tree) -> io::Result<ThreadSums> {
         self.list(tree, false);
-        let mut sums = ThreadSums::default();
         for thread in self.threads.iter_mut().filter(|thread| !thread.ended) {
-            let before_ns = thread.used.waiting_ns;
             if thread.read_schedstat(&self.root).is_none() {
                 thread.ended = true;
                 (thread.schedstat, thread.syscall) = (None, None);
             }
-            let waited_ns = thread.used.waiting_ns.saturating_sub(before_ns);
-            sums.longest_wait_ns = sums.longest_wait_ns.max(waited_ns);
         }
         if self.threads.iter().all(|thread| thread.ended) {
             return Err(io::Error::other(UNREADABLE));
         }
+        let mut sums = ThreadSums::default();
         for thread in &self.threads {
             sums.on_cpu_ns += thread.used.on_cpu_ns;
             sums.waiting_ns += thread.used.waiting_ns;

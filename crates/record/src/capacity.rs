@@ -95,8 +95,7 @@ pub enum TrialOutcome {
     Pass,
     /// An objective was missed, or the server did not keep up.
     Miss,
-    /// The client could not send the requests on time, or disturbances left too little of the
-    /// trial, so the trial says nothing about the server.
+    /// The client could not send the requests on time, so the trial says nothing about the server.
     Void,
 }
 
@@ -141,13 +140,8 @@ pub struct CapacityTrial {
     pub transient_s: f64,
     /// Length of the period whose requests are evaluated, in seconds.
     pub judged_s: f64,
-    /// Share of the evaluated period in which nothing took CPU time from the server and the client,
-    /// and no backlog of such a disturbance was left. Only this share is evaluated. Null if unknown,
-    /// for instance because the server is on another host.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub usable_share: Option<f64>,
-    /// Evaluated length that the precision of the percentile requires, in seconds, if the usable
-    /// share of the evaluated period is shorter.
+    /// Evaluated length that the precision of the percentile requires, in seconds, if it is longer
+    /// than the budget allows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub required_s: Option<f64>,
     /// Result of the trial.
@@ -159,7 +153,7 @@ pub struct CapacityTrial {
     /// middle, and beyond the limit. Empty unless the trial tries to prove its rate.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tail: Vec<TailShare>,
-    /// Why the client made the trial void; null otherwise.
+    /// Why the trial is void; null otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<Worded>,
     /// Figure of each objective, in order.
@@ -188,29 +182,11 @@ pub struct CapacityTrial {
 const LEAST_SLOW_SHARE: f64 = 0.02;
 
 impl CapacityTrial {
-    /// Returns the part of the evaluated period that was usable, in seconds.
-    #[must_use]
-    pub fn usable_s(&self) -> f64 {
-        self.judged_s * self.usable_share.unwrap_or(1.0)
-    }
-
-    /// Returns the usable time as a share of the time that the precision requires, at most 1.
+    /// Returns the evaluated time as a share of the time that the precision requires, at most 1.
     #[must_use]
     pub fn share_of_required(&self) -> f64 {
-        self.required_s
-            .map_or(1.0, |required_s| (self.usable_s() / required_s).min(1.0))
-    }
-
-    /// Returns whether disturbances left enough of the trial to judge its objectives.
-    #[must_use]
-    pub fn is_usable(&self) -> bool {
-        self.usable_share.is_none() || self.usable_s() >= LEAST_USABLE_S
-    }
-
-    /// Returns whether disturbances left too little of the trial to judge it.
-    #[must_use]
-    pub fn is_void_by_host(&self) -> bool {
-        self.outcome == TrialOutcome::Void && self.fault.is_none() && self.usable_share.is_some()
+        let required_s = self.required_s.unwrap_or(self.judged_s);
+        (self.judged_s / required_s).min(1.0)
     }
 
     /// Returns whether slow CPUs may have made the trial miss its objectives. Even CPUs that stop
@@ -269,8 +245,6 @@ pub enum CapacityEnd {
     Budget,
     /// The maximum number of trials was reached.
     Trials,
-    /// Disturbances of the host made the last trials void.
-    Disturbed,
     /// The search was interrupted. It can be resumed.
     Interrupted,
     /// A trial failed, or the server exited.
@@ -328,33 +302,7 @@ pub struct CapacityResult {
     pub trials: Vec<CapacityTrial>,
 }
 
-/// Minimum usable time of a trial whose objectives are judged, in seconds.
-pub const LEAST_USABLE_S: f64 = 0.5;
-
-/// Minimum usable share of the trials on a host that counts as undisturbed.
-const UNDISTURBED: f64 = 0.95;
-
 impl CapacityResult {
-    /// Returns the usable share of the evaluated time of all trials; `None` if unknown.
-    #[must_use]
-    pub fn usable_share(&self) -> Option<f64> {
-        let measured = || {
-            self.trials
-                .iter()
-                .filter(|trial| trial.usable_share.is_some())
-        };
-        let judged_s: f64 = measured().map(|trial| trial.judged_s).sum();
-        let usable_s: f64 = measured().map(CapacityTrial::usable_s).sum();
-        (judged_s > 0.0).then(|| usable_s / judged_s)
-    }
-
-    /// Returns the usable share if disturbances made more than 5 % of the trials unusable. The
-    /// capacity then applies only while nothing disturbs the server.
-    #[must_use]
-    pub fn disturbed_share(&self) -> Option<f64> {
-        self.usable_share().filter(|share| *share < UNDISTURBED)
-    }
-
     /// Returns the interval of the capacity, if there is one.
     #[must_use]
     pub fn interval(&self) -> Option<Interval> {
@@ -423,8 +371,6 @@ pub enum CapacityKind {
     NotStationary,
     /// The client cannot send requests on time at a higher rate.
     ClientLimit,
-    /// Disturbances of the host leave too little of a trial at a higher rate.
-    HostLimit,
     /// The server met every objective at the highest rate of the settings.
     AboveHighest,
     /// The server missed an objective even at the lowest rate.
@@ -455,7 +401,6 @@ mod tests {
             at_s: 10.0,
             transient_s: 0.2,
             judged_s: 1.0,
-            usable_share: None,
             required_s: None,
             outcome: TrialOutcome::Miss,
             flow: None,

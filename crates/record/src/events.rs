@@ -108,10 +108,6 @@ pub struct PartRow {
     /// reported this part.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupRow>,
-    /// Encoded histograms of the times; empty unless
-    /// [`WorkerInput::times_of_parts`](crate::worker_input::WorkerInput::times_of_parts) is set.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub histograms: BTreeMap<TimeKind, String>,
 }
 
 /// Figures for one second, summed across all threads. Times are measured from the start of the
@@ -374,7 +370,7 @@ impl PartRow {
 
 impl SecondRow {
     /// Returns a row with the sums of the parts of one second, or `None` if `parts` is empty. Parts
-    /// contain no connections or CPU times, so these fields are 0. Histograms are omitted.
+    /// contain no connections, CPU times or histograms, so these fields are 0 or empty.
     #[must_use]
     pub fn of_parts(parts: &[PartRow], index: u64) -> Option<Self> {
         let mut sum = parts.first()?.clone();
@@ -578,7 +574,6 @@ mod tests {
             to_ns,
             sums: row(ok),
             groups: groups.iter().copied().map(row).collect(),
-            histograms: BTreeMap::new(),
         }
     }
 

@@ -38,9 +38,6 @@ pub struct WorkerInput {
     /// (`--anyway`).
     #[serde(default)]
     pub anyway: bool,
-    /// Whether each part has histograms of its times. Otherwise, only rows have them.
-    #[serde(default)]
-    pub times_of_parts: bool,
     /// The second server of an alternating load; `None` for an ordinary load.
     pub other: Option<OtherSide>,
 }
@@ -141,7 +138,6 @@ impl WorkerInput {
             outlasts_server: false,
             share: None,
             anyway: false,
-            times_of_parts: false,
             other: None,
         }
     }
@@ -249,7 +245,6 @@ mod tests {
             share: Some(AgentShare { index: 1, count: 4 }),
             anyway: true,
             other: Some(other),
-            times_of_parts: false,
         };
         let mut read = WorkerInput::from_json(&input.to_json().unwrap()).unwrap();
         assert_eq!(

@@ -1,5 +1,3 @@
-use std::collections::BTreeMap;
-
 use floodmark_record::ThreadUsage;
 use floodmark_record::events::{AddressUse, AnswersFile, EndReason, HeldConnections};
 use floodmark_record::kept::{ScoringSummary, StrangeTotal, TotalLine};
@@ -267,7 +265,6 @@ fn open_requests_of_a_lost_agent_are_in_flight() {
             to_ns: 90,
             sums: Default::default(),
             groups: Vec::new(),
-            histograms: BTreeMap::new(),
         };
         let counts = &mut part.sums.counts;
         (counts.intended, counts.sent, counts.ok) = (intended, sent, ok);

@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use floodmark_record::Counts;
 use floodmark_record::events::GroupRow;
@@ -108,7 +108,6 @@ fn phase_events(
                 to_ns: to_ns(first + i + 1),
                 groups: groups(&sums),
                 sums,
-                histograms: BTreeMap::new(),
             }));
         }
         let sums = sums(row);
@@ -452,7 +451,6 @@ fn second(index: u64, open_connections: u64, histogram: &str) -> Event {
         to_ns: index * 10 + 10,
         sums: GroupRow::default(),
         groups: Vec::new(),
-        histograms: BTreeMap::new(),
     };
     let histograms = [(TimeKind::Response, histogram.to_owned())];
     Event::Second(SecondRow {

@@ -200,7 +200,6 @@ mod tests {
             outlasts_server: false,
             share: None,
             anyway: false,
-            times_of_parts: false,
             other: None,
         };
         let mut events = 0;

@@ -106,10 +106,6 @@ impl MeasuredProcess {
                 rate,
                 "the highest rate at which the client can send on time",
             ),
-            (CapacityKind::HostLimit, Some(rate), _) => at_least(
-                rate,
-                "the highest rate that disturbances of the host allow to judge",
-            ),
             (CapacityKind::AboveHighest, Some(rate), _) => {
                 at_least(rate, "the highest rate of the search")
             }

@@ -150,7 +150,6 @@ impl SharedArgs {
         let agents = self.agents.setting(self.safety.anyway, &side);
         let attempts = Attempts {
             client: None,
-            times_of_parts: false,
             agents: agents.as_ref(),
             expected: &[],
             planned,

@@ -16,7 +16,7 @@ use crate::support::{code, finish, floodmark, run, signal, text, truth, valid, w
 use crate::tables::{is_about, rows};
 
 /// Runs `floodmark capacity` and validates the record, which must be the only output on stdout.
-pub fn capacity(url: &str, arguments: &[&str]) -> (Output, Record) {
+fn capacity(url: &str, arguments: &[&str]) -> (Output, Record) {
     let mut all = vec!["capacity", url, "--json", "-"];
     all.extend_from_slice(arguments);
     let output = run(&all);
@@ -25,8 +25,7 @@ pub fn capacity(url: &str, arguments: &[&str]) -> (Output, Record) {
     (output, valid(value))
 }
 
-/// Returns the result of a search.
-pub fn found(record: &Record) -> &CapacityResult {
+fn found(record: &Record) -> &CapacityResult {
     record.capacity.as_ref().unwrap()
 }
 

@@ -9,7 +9,6 @@ mod backend;
 mod bad_input;
 mod budget;
 mod capacity;
-mod capacity_disturbed;
 mod changing;
 mod compare;
 mod death;

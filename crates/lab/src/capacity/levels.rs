@@ -16,8 +16,7 @@ struct Level {
 }
 
 /// Lowers the lower bound of a result below the rate of every load after its search that missed an
-/// objective. Results from older versions are unchanged, and so are results from a disturbed host:
-/// the disturbances are not cut out of these loads.
+/// objective. Results from older versions are unchanged.
 pub(crate) fn respect_levels(result: &mut CapacityResult, runs: &[Run]) {
     let objectives: Vec<Objective> = result
         .settings
@@ -37,7 +36,7 @@ pub(crate) fn respect_levels(result: &mut CapacityResult, runs: &[Run]) {
         is_own && run.validity.status != Status::Invalid
     });
     let levels: Vec<Level> = own.filter_map(level).collect();
-    if result.answered_per_s.is_some() && result.disturbed_share().is_none() {
+    if result.answered_per_s.is_some() {
         lower(result, &levels);
     }
 }

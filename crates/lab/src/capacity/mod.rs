@@ -8,7 +8,6 @@ mod loads;
 mod planner;
 mod run;
 mod searches;
-mod usable;
 
 use std::path::Path;
 
@@ -27,7 +26,6 @@ pub(crate) use loads::closed_load;
 pub use loads::{LoadLengths, PlannedTrial, slow_s, tail_shares};
 pub use planner::TrialPlanner;
 pub use run::{CapacityRun, check_budget};
-pub use usable::{UsableParts, trial_outcome};
 
 /// Half-width of the capacity's interval at which a search ends, as a share of the capacity.
 pub const CAPACITY_PRECISION: f64 = 0.02;

@@ -1,11 +1,7 @@
 //! The order and the lengths of a search's trials within its budget.
 
-use floodmark_record::capacity::{
-    CapacityEnd, CapacityPlan, CapacityTrial, TrialFlow, TrialOutcome, TrialStart,
-};
-use floodmark_stats::capacity::{
-    Disturbances, PartLoss, PartState, TrialLength, TrialRow, part_states,
-};
+use floodmark_record::capacity::{CapacityEnd, CapacityPlan, CapacityTrial, TrialFlow};
+use floodmark_stats::capacity::{TrialLength, TrialRow};
 
 use super::loads::{LoadLengths, PlannedTrial};
 use super::searches::{CapacitySearches, MOST_TRIALS, NextTrial, ProofState};
@@ -20,25 +16,6 @@ const PROOF_SHARE: f64 = 0.5;
 /// one does not prove its rate.
 const ATTEMPT_SHARE: f64 = 0.4;
 
-/// Minimum share of a trial that disturbances are expected to leave. With less, the share varies
-/// too much from trial to trial.
-const LEAST_USABLE: f64 = 0.2;
-
-/// Minimum ratio of the offered to the highest answered rate at which an overload is evident.
-const EVIDENT_OVERLOAD: f64 = 1.2;
-
-/// Minimum usable share that is ignored when the rate of a proof trial is chosen.
-const NEARLY_USABLE: f64 = 0.95;
-
-/// Maximum number of consecutive trials that disturbances make void.
-const MOST_VOIDS: usize = 6;
-
-/// Number of consecutive void trials after which no overload is tried.
-const MOST_VOID_OVERLOADS: usize = 2;
-
-/// Maximum number of void proof trials that follow.
-const MOST_VOID_PROOFS: usize = 2;
-
 /// Minimum time for a proof trial, as a share of the budget.
 const LEAST_ATTEMPT: f64 = 0.05;
 
@@ -46,7 +23,6 @@ const LEAST_ATTEMPT: f64 = 0.05;
 pub struct TrialPlanner<'a> {
     searches: CapacitySearches,
     lengths: LoadLengths<'a>,
-    disturbances: Disturbances,
     /// Maximum length of the search in seconds.
     budget_s: f64,
 }
@@ -66,7 +42,6 @@ impl<'a> TrialPlanner<'a> {
         TrialPlanner {
             searches,
             lengths,
-            disturbances: Disturbances::default(),
             budget_s,
         }
     }
@@ -79,15 +54,10 @@ impl<'a> TrialPlanner<'a> {
     /// Returns the next trial, or why the search ends. `elapsed_s` is the time since its start, in
     /// seconds.
     pub fn next(&self, elapsed_s: f64) -> Result<PlannedTrial, CapacityEnd> {
-        let voids = self.searches.latest_voids();
-        let wanted = self.searches.next_rising();
-        let rising = wanted.filter(|_| voids < MOST_VOIDS);
-        let rising = rising.and_then(|next| self.replace_unjudgeable(next));
-        let is_blocked = voids >= MOST_VOIDS || wanted.is_some() && rising.is_none();
+        let rising = self.searches.next_rising();
         let left_s = self.budget_s - elapsed_s - self.levels_s(rising);
         let proofs = self.searches.proofs();
         let overload = self.searches.next_overload();
-        let overload = overload.filter(|_| voids < MOST_VOID_OVERLOADS);
         let short = match proofs {
             _ if overload.is_some() => overload,
             ProofState::Unneeded | ProofState::Needed { is_rough: true } => rising,
@@ -103,16 +73,12 @@ impl<'a> TrialPlanner<'a> {
         if let Some(planned) = short.filter(|of| time_s(of.length) + proof_s <= left_s) {
             return Ok(planned);
         }
-        let proof = self
-            .proof(left_s)
-            .filter(|_| voids < MOST_VOIDS + MOST_VOID_PROOFS);
-        if let Some(planned) = proof {
+        if let Some(planned) = self.proof(left_s) {
             return Ok(planned);
         }
         let after_overload = self.searches.next_after_overload();
         let is_settled = match proofs {
-            _ if voids >= MOST_VOIDS => false,
-            ProofState::Unneeded => wanted.is_none(),
+            ProofState::Unneeded => rising.is_none(),
             ProofState::Needed { .. } => false,
             ProofState::Tried { is_proved } => is_proved,
         };
@@ -123,7 +89,6 @@ impl<'a> TrialPlanner<'a> {
         }
         Err(match () {
             () if self.searches.trials().len() >= MOST_TRIALS => CapacityEnd::Trials,
-            () if is_blocked && !is_settled => CapacityEnd::Disturbed,
             () if is_settled && proofs == ProofState::Unneeded => CapacityEnd::Settled,
             () => CapacityEnd::Budget,
         })
@@ -132,47 +97,6 @@ impl<'a> TrialPlanner<'a> {
     /// Returns whether the server sustains a trial that has not been recorded yet.
     pub fn sustains(&self, rate_per_s: f64, flow: &TrialFlow) -> bool {
         self.searches.sustains(rate_per_s, flow)
-    }
-
-    /// Adds the parts of a load, which show how disturbed the host is.
-    pub fn add_parts(&mut self, parts: &[PartLoss]) {
-        self.disturbances.add(parts);
-    }
-
-    /// Returns whether nearly all of the loads so far were disturbed, so that trials must include
-    /// the disturbances.
-    pub fn is_always_disturbed(&self) -> bool {
-        self.disturbances.is_steady()
-    }
-
-    /// Classifies the parts of a trial. The judged parts start at the index `judged_from`. Before,
-    /// the server may be overloaded, so that no backlog is worked off.
-    pub fn part_states(
-        &self,
-        planned: &PlannedTrial,
-        judged_from: usize,
-        parts: &[PartLoss],
-    ) -> Vec<PartState> {
-        let judged = self.searches.utilization(planned.rate_per_s);
-        let before = match planned.start {
-            TrialStart::Idle => judged,
-            TrialStart::Overload => judged.max(1.0),
-        };
-        part_states(
-            parts,
-            |part| {
-                if part < judged_from { before } else { judged }
-            },
-        )
-    }
-
-    /// Returns the share of usable parts to expect at a rate in requests per second.
-    fn usable_share(&self, rate_per_s: f64) -> f64 {
-        if self.is_always_disturbed() {
-            return 1.0;
-        }
-        let utilization = self.searches.utilization(rate_per_s);
-        self.disturbances.usable_share(utilization)
     }
 
     /// Records a trial.
@@ -194,63 +118,10 @@ impl<'a> TrialPlanner<'a> {
             return None;
         }
         let available_s = (ATTEMPT_SHARE * left_s).max(self.least_proof_s()) - OVERHEAD_S;
-        let length = |rate_per_s| {
-            let usable_share = self.usable_share(rate_per_s);
-            self.lengths.proof(rate_per_s, available_s, usable_share)
-        };
-        let at = |rate_per_s| self.searches.next_proof(length(rate_per_s).1);
-        let mut next = at(capacity_per_s)?;
-        if self.usable_share(capacity_per_s) < NEARLY_USABLE {
-            // Disturbances leave more of a trial at a lower rate. Search the highest rate that a
-            // trial at this rate can prove.
-            let is_provable = |rate_per_s: f64| {
-                let is_likely = |of: NextTrial| of.rate_per_s >= rate_per_s;
-                self.can_judge(rate_per_s) && at(rate_per_s).is_some_and(is_likely)
-            };
-            next.rate_per_s = highest(capacity_per_s, is_provable)?;
-        }
-        Some(planned(
-            next,
-            capacity_per_s,
-            (length(next.rate_per_s).0, 0.0),
-        ))
-    }
-
-    /// Returns whether disturbances are likely to leave enough of a trial at a rate in requests per
-    /// second. Requests that pile up in an overload show within a few parts that the server does
-    /// not keep up.
-    fn can_judge(&self, rate_per_s: f64) -> bool {
-        self.searches.utilization(rate_per_s) >= EVIDENT_OVERLOAD
-            || self.usable_share(rate_per_s) >= self.least_usable()
-    }
-
-    /// Returns the minimum usable share of a trial. Even at the lowest rates, the share cannot
-    /// exceed that of the parts without a disturbance.
-    fn least_usable(&self) -> f64 {
-        LEAST_USABLE.min(0.5 * self.disturbances.usable_share(0.0))
-    }
-
-    /// Replaces a trial that cannot be judged because of disturbances: by the highest rate that can
-    /// be judged, and, once a rate has passed, by an overload. If trials have passed and missed,
-    /// the bounds are already as close as the disturbances allow.
-    fn replace_unjudgeable(&self, mut next: NextTrial) -> Option<NextTrial> {
-        if self.can_judge(next.rate_per_s) {
-            return Some(next);
-        }
-        if self.searches.estimate().is_some() {
-            return None;
-        }
-        let mut trials = self.searches.trials().iter();
-        next.rate_per_s = if trials.any(|trial| trial.outcome == TrialOutcome::Pass) {
-            let overload_per_s = self.searches.overload_per_s()?;
-            if self.searches.latest_voids() >= MOST_VOID_OVERLOADS {
-                return None;
-            }
-            overload_per_s
-        } else {
-            highest(next.rate_per_s, |rate_per_s| self.can_judge(rate_per_s))?
-        };
-        Some(next)
+        let (_, power) = self.lengths.proof(capacity_per_s, available_s);
+        let next = self.searches.next_proof(power)?;
+        let (length, _) = self.lengths.proof(next.rate_per_s, available_s);
+        Some(planned(next, capacity_per_s, (length, None)))
     }
 
     /// Returns the minimum time for a proof trial, in seconds.
@@ -260,17 +131,7 @@ impl<'a> TrialPlanner<'a> {
 
     fn plan(&self, next: NextTrial) -> PlannedTrial {
         let estimate = self.searches.estimate().map(|estimate| estimate.rate_per_s);
-        let usable_share = self.usable_share(next.rate_per_s);
-        let usable_share = if usable_share < self.least_usable() {
-            // The trial is an overload, whose aftermath counts.
-            self.disturbances.usable_share(0.0)
-        } else {
-            usable_share
-        };
-        let (rate_per_s, start) = (next.rate_per_s, next.start);
-        let length = self
-            .lengths
-            .trial(rate_per_s, start, estimate, usable_share);
+        let length = self.lengths.trial(next.rate_per_s, next.start, estimate);
         planned(next, estimate.unwrap_or(next.rate_per_s), length)
     }
 
@@ -284,29 +145,10 @@ impl<'a> TrialPlanner<'a> {
     }
 }
 
-/// Returns the highest possible rate between a tenth of `most_per_s` and `most_per_s`, to within
-/// 0.5 %; `None` if there is none. Lower rates than a possible one must be possible, too.
-fn highest(most_per_s: f64, is_possible: impl Fn(f64) -> bool) -> Option<f64> {
-    const STEPS: usize = 8;
-    let (mut low, mut high) = (0.1 * most_per_s, most_per_s);
-    if !is_possible(low) {
-        return None;
-    }
-    for _ in 0..STEPS {
-        let middle = 0.5 * (low + high);
-        if is_possible(middle) {
-            low = middle;
-        } else {
-            high = middle;
-        }
-    }
-    Some(low)
-}
-
 fn planned(
     next: NextTrial,
     capacity_per_s: f64,
-    (length, required_s): (TrialLength, f64),
+    (length, required_s): (TrialLength, Option<f64>),
 ) -> PlannedTrial {
     PlannedTrial {
         start: next.start,
@@ -324,17 +166,4 @@ const OVERHEAD_S: f64 = 0.25;
 /// Returns the total time of a load in seconds, including startup and shutdown of the client.
 fn time_s(length: TrialLength) -> f64 {
     OVERHEAD_S + length.transient_s + length.judged_s
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_rate_is_possible_below_a_tenth() {
-        let highest_below = |limit: f64| highest(100.0, |rate_per_s| rate_per_s <= limit);
-        assert_eq!(highest_below(5.0), None);
-        let found = highest_below(50.0).unwrap();
-        assert!((49.0..=50.0).contains(&found), "{found}");
-    }
 }

@@ -4,19 +4,19 @@ use std::time::{Duration, Instant};
 
 use floodmark_diagnose::client_fault;
 use floodmark_diagnose::conditions::Objective;
-use floodmark_observe::{CpuSpeedMonitor, DisturbanceMonitor, LossSample};
+use floodmark_observe::CpuSpeedMonitor;
 use floodmark_plan::Planned;
 use floodmark_record::Event;
 use floodmark_record::capacity::{
     AnsweredRate, CapacityBegan, CapacityBound, CapacityEnd, CapacityEnded, CapacityPlan,
-    CapacityTrial, TrialFlow, TrialOutcome, TrialPurpose,
+    CapacityTrial, TrialOutcome, TrialPurpose,
 };
 use floodmark_record::events::RunId;
 use floodmark_record::plan::Plan;
 use floodmark_record::reason::Worded;
 use floodmark_record::run::Run;
 use floodmark_record::units::show_duration;
-use floodmark_stats::capacity::{PartLoss, UsualCpuSpeed};
+use floodmark_stats::capacity::UsualCpuSpeed;
 use floodmark_workers::WorkerFailure;
 
 use super::loads::{
@@ -24,7 +24,6 @@ use super::loads::{
     default_connections, idle_load, load_at, probe_load, slow_s, tail_shares, trial_load,
 };
 use super::planner::{LEVELS, TrialPlanner};
-use super::usable::{UsableParts, trial_outcome};
 use super::{CapacityEvents, EarlierSearch};
 use crate::attempt::{Attempts, Listener, send_unrecorded};
 use crate::attempt_monitor::Monitoring;
@@ -68,10 +67,6 @@ const RECOVERY_WAIT: Duration = Duration::from_secs(10);
 /// Pause between two checks for the server's recovery.
 const PROBE_PAUSE: Duration = Duration::from_millis(100);
 
-/// Note on a search that cannot leave out disturbances.
-const ALWAYS_DISTURBED: &str = "other programs or guests took CPU time in most parts of the loads; \
-                                the result includes them";
-
 /// A search and its environment.
 pub struct CapacityRun<'a> {
     /// Environment of the loads. Its plan uses the open model.
@@ -88,9 +83,6 @@ pub struct CapacityRun<'a> {
     pub precision: f64,
     /// Maximum length of the search, excluding its warm-up; checked by [`check_budget`].
     pub budget: Duration,
-    /// Whether to leave out the parts of trials in which other programs or guests took CPU time
-    /// from the server or the client.
-    pub skip_disturbed: bool,
 }
 
 /// A search that is running.
@@ -113,15 +105,7 @@ struct CapacitySession<'s, 'l> {
     usual_cpu_speed: UsualCpuSpeed,
     /// Share of the latest load's time in which the server's CPUs were slow.
     slow_cpu_share: Option<f64>,
-    /// Measures the CPU time that others take from the server and the client; `None` if disturbed
-    /// parts are not left out, or if server and client are not both on this host.
-    disturbances: Option<DisturbanceMonitor>,
-    /// Lost CPU time since the start of the latest load.
-    losses: Vec<LossSample>,
 }
-
-/// The run of the closed-model load, the rate that the server answered, and the losses of its parts.
-type ClosedLoad = (Run, Option<AnsweredRate>, Vec<PartLoss>);
 
 /// Why a search cannot continue.
 enum SearchStopped {
@@ -155,28 +139,11 @@ impl CapacityRun<'_> {
             cpu_speed: self.cpu_speed(),
             usual_cpu_speed: UsualCpuSpeed::default(),
             slow_cpu_share: None,
-            disturbances: self.disturbances(),
-            losses: Vec::new(),
         };
         match session.search(earlier) {
             Ok(()) | Err(SearchStopped::Interrupted) => None,
             Err(SearchStopped::Failed(failure)) => failure,
         }
-    }
-
-    /// Starts to measure the CPU time that others take from the server and the client. An objective
-    /// on one request of a mix covers the whole load, so no part can be left out.
-    fn disturbances(&self) -> Option<DisturbanceMonitor> {
-        let Monitoring::Local(targets) = &self.attempts.monitoring else {
-            return None;
-        };
-        let can_cut = self.objectives.iter().all(|o| o.group.is_none());
-        if !self.skip_disturbed || self.attempts.agents.is_some() || !can_cut {
-            return None;
-        }
-        let addresses: Vec<_> = self.closed.plan.target.addresses().collect();
-        let start = || DisturbanceMonitor::of_server(targets, &addresses);
-        self.attempts.side.within(start).ok().flatten()
     }
 
     /// Starts to measure the speed of the server's CPUs.
@@ -194,7 +161,7 @@ impl CapacitySession<'_, '_> {
     fn search(&mut self, earlier: Option<EarlierSearch>) -> Result<(), SearchStopped> {
         // The closed model comes first, because it may include a warm-up.
         let closed_plan = &self.run.closed.plan;
-        let (closed, answered, closed_parts) = self.warmed_up(closed_load(closed_plan))?;
+        let (closed, answered) = self.warmed_up(closed_load(closed_plan))?;
         let per_s = closed.throughput_per_s.filter(|per_s| *per_s > 0.0);
         let per_s = per_s.ok_or(SearchStopped::Failed(None))?;
         let idle = self.load(idle_load(closed_plan))?;
@@ -245,7 +212,6 @@ impl CapacitySession<'_, '_> {
             self.can_overload(),
             budget.as_secs_f64(),
         );
-        planner.add_parts(&closed_parts);
         let searched = self.trials(&mut events, &mut planner);
         let searched =
             searched.and_then(|reason| self.levels(&events, planner.lengths()).map(|()| reason));
@@ -265,18 +231,14 @@ impl CapacitySession<'_, '_> {
     }
 
     /// Sends the closed-model load, and repeats it while the server is warming up. Returns the last
-    /// load.
-    fn warmed_up(&mut self, plan: Plan) -> Result<ClosedLoad, SearchStopped> {
+    /// run and the rate that the server answered.
+    fn warmed_up(&mut self, plan: Plan) -> Result<(Run, Option<AnsweredRate>), SearchStopped> {
         let until = self.run.budget.mul_f64(WARMING_SHARE) + plan.warmup;
         let mut next = plan;
         loop {
             let (run, flow) = self.closed(next.clone())?;
             if !flow.is_rising() || self.begin.elapsed() > until {
-                let losses = match self.disturbances {
-                    Some(_) => flow.losses(&self.losses),
-                    None => Vec::new(),
-                };
-                return Ok((run, flow.answered(&losses), losses));
+                return Ok((run, flow.answered()));
             }
             next.warmup = Duration::ZERO;
         }
@@ -286,7 +248,7 @@ impl CapacitySession<'_, '_> {
     fn closed(&mut self, plan: Plan) -> Result<(Run, ClosedFlow), SearchStopped> {
         let mut run = JoinedRun::new(self.next_id(), plan.clone());
         let mut flow = ClosedFlow::new(self.run.objectives);
-        self.send(plan, false, |event| {
+        self.send(plan, |event| {
             flow.take(event);
             run.take(event);
         })?;
@@ -324,9 +286,6 @@ impl CapacitySession<'_, '_> {
         planned: &PlannedTrial,
         planner: &mut TrialPlanner<'_>,
     ) -> Result<CapacityTrial, SearchStopped> {
-        if planner.is_always_disturbed() && self.disturbances.take().is_some() {
-            self.notes.push(ALWAYS_DISTURBED.to_owned());
-        }
         let at_s = self.elapsed_s();
         let open = &self.run.attempts.planned.plan;
         let lengths = planner.lengths();
@@ -340,43 +299,26 @@ impl CapacitySession<'_, '_> {
         let plan = self.connected(plan, planned.rate_per_s);
         let objectives = self.run.objectives;
         let mut open = OpenTrial::new(self.next_id(), &plan, objectives, limit.is_none());
-        self.send(plan, self.disturbances.is_some(), |event| open.take(event))?;
-        let usable = self.disturbances.is_some().then(|| {
-            let losses = open.losses(&self.losses);
-            planner.add_parts(&losses);
-            let judged = open.judged();
-            let states = planner.part_states(planned, judged.start, &losses);
-            UsableParts::new(&losses, states, judged)
-        });
-        let deadline = self.run.attempts.planned.plan.deadline;
-        let sustains = |flow: &TrialFlow| planner.sustains(planned.rate_per_s, flow);
+        self.send(plan, |event| open.take(event))?;
         let MeasuredTrial {
             run,
             parts,
             flow,
             server_cpus,
-        } = open.measured(usable.as_ref());
+        } = open.finish();
+        let deadline = self.run.attempts.planned.plan.deadline;
         let judge = |objective: &Objective| objective.judge(&run, deadline);
         let figures: Vec<_> = objectives.iter().map(judge).collect();
-        // With too few undisturbed parts, only an overload that the losses do not explain counts.
-        let unexplained = usable.as_ref().and_then(|usable| {
-            let all = open.flow(None)?;
-            Some(usable.without_losses(planned.rate_per_s, all))
-        });
-        let is_sustained = flow.as_ref().or(unexplained.as_ref()).is_none_or(sustains);
-        let is_met = figures.iter().all(|figure| figure.is_met);
-        let is_enough = usable.as_ref().is_none_or(UsableParts::is_enough);
-        let outcome = trial_outcome(is_sustained, is_met, is_enough);
-        let usable_share = usable.as_ref().map(UsableParts::share);
-        let throughput_per_s = run.throughput_per_s;
-        let throughput_per_s = throughput_per_s.map(|per_s| per_s / usable_share.unwrap_or(1.0));
+        let sustains = |flow| planner.sustains(planned.rate_per_s, flow);
+        let is_met =
+            figures.iter().all(|figure| figure.is_met) && flow.as_ref().is_none_or(sustains);
         let cpus = run.client_cpus(self.run.cpus);
         // If the response times meet the objectives in spite of late requests, the trial is valid.
-        let can_be_late = outcome == TrialOutcome::Pass;
-        let fault = test_fault(client_fault(&run, cpus, can_be_late));
+        let fault = test_fault(client_fault(&run, cpus, is_met));
         let outcome = match &fault {
             Some(_) => TrialOutcome::Void,
-            None => outcome,
+            None if is_met => TrialOutcome::Pass,
+            None => TrialOutcome::Miss,
         };
         let counts_all = |of: &&Objective| proves && of.group.is_none();
         let tail = strictest
@@ -394,14 +336,13 @@ impl CapacitySession<'_, '_> {
             at_s,
             transient_s: planned.length.transient_s,
             judged_s: planned.length.judged_s,
-            usable_share,
-            required_s: planned.unmet_s(usable_share),
+            required_s: planned.required_s,
             outcome,
             flow,
             tail: tail.unwrap_or_default(),
             fault: fault.map(Worded::Fact),
             figures,
-            throughput_per_s: throughput_per_s.filter(|per_s| per_s.is_finite()),
+            throughput_per_s: run.throughput_per_s,
             error_share: (due > 0).then(|| due.saturating_sub(counts.ok) as f64 / due as f64),
             p50_us: run.response_time_us.p50,
             p99_us: run.response_time_us.p99,
@@ -518,17 +459,12 @@ impl CapacitySession<'_, '_> {
     /// Sends a load that is recorded as a run.
     fn load(&mut self, plan: Plan) -> Result<Run, SearchStopped> {
         let mut run = JoinedRun::new(self.next_id(), plan.clone());
-        self.send(plan, false, |event| run.take(event))?;
+        self.send(plan, |event| run.take(event))?;
         Ok(run.finish())
     }
 
-    /// Sends a load and records its events. `times_of_parts` adds histograms to its parts.
-    fn send(
-        &mut self,
-        plan: Plan,
-        times_of_parts: bool,
-        mut on_event: impl FnMut(&Event),
-    ) -> Result<(), SearchStopped> {
+    /// Sends a load and records its events.
+    fn send(&mut self, plan: Plan, mut on_event: impl FnMut(&Event)) -> Result<(), SearchStopped> {
         let run = self.next_id();
         self.attempt += 1;
         let planned = Planned {
@@ -542,24 +478,18 @@ impl CapacitySession<'_, '_> {
             planned: &planned,
             attempts: 1,
             run,
-            times_of_parts,
             ..self.run.attempts.clone()
         };
         if let Some(monitor) = &self.cpu_speed {
             // Samples from the pause before the load do not count.
             let _ = monitor.take();
         }
-        let (listener, disturbances) = (&mut *self.listener, self.disturbances.as_ref());
+        let listener = &mut *self.listener;
         let mut on_event = |event: &Event| {
-            if let (Event::Ready(ready), Some(monitor)) = (event, disturbances) {
-                monitor.start_load(ready.pid);
-            }
             on_event(event);
             listener(event);
         };
         let failure = attempts.measure(&mut self.first_number, self.directory, &mut on_event);
-        let monitor = self.disturbances.as_ref();
-        self.losses = monitor.map_or_else(Vec::new, DisturbanceMonitor::end_load);
         let samples = self.cpu_speed.iter().flat_map(CpuSpeedMonitor::take);
         let times = samples.map(|sample| (sample.cpu, sample.work_ns as f64));
         self.slow_cpu_share = self.usual_cpu_speed.add(times);

@@ -11,8 +11,6 @@ use floodmark_stats::capacity::{
     CapacityStep, Ceiling, ProofPower, ProofTrial, Proofs,
 };
 
-use super::usable::trial_outcome;
-
 /// Maximum number of trials in one search.
 pub const MOST_TRIALS: usize = 200;
 
@@ -112,19 +110,11 @@ impl CapacitySearches {
         ceiling.sustains(rate_per_s, flow)
     }
 
-    /// Returns a rate in requests per second as a share of the highest answered rate; 0 if the
-    /// answered rate is unknown.
-    pub fn utilization(&self, rate_per_s: f64) -> f64 {
-        let answered = self.ceiling.answered_per_s();
-        answered.map_or(0.0, |most| rate_per_s / most)
-    }
-
     /// Records a trial. A trial can change the outcome of earlier trials, because it can show that
     /// the server does not sustain their rates.
     pub fn record(&mut self, trial: &CapacityTrial) {
-        // In a trial that is void because of the client, the client may have limited the answered
-        // rate.
-        let is_void = trial.outcome == TrialOutcome::Void && !trial.is_void_by_host();
+        // In a void trial, the client may have limited the answered rate.
+        let is_void = trial.outcome == TrialOutcome::Void;
         if let Some(flow) = trial.flow.as_ref().filter(|_| !is_void) {
             self.ceiling.add_trial(trial.rate_per_s, flow);
         }
@@ -186,7 +176,8 @@ impl CapacitySearches {
     /// Returns an overload that measures the ceiling, if a proof needs it, the server kept up with
     /// every trial, and no trial had such a rate.
     pub fn next_overload(&self) -> Option<NextTrial> {
-        let rate_per_s = self.overload_per_s()?;
+        let most = self.ceiling.answered_per_s()?;
+        let rate_per_s = SHORT_OVERLOAD * most;
         let is_tried = |trial: &CapacityTrial| trial.rate_per_s >= 0.99 * rate_per_s;
         let is_needed = self.ceiling.reached_per_s().is_none()
             && self.needs_proof()
@@ -196,11 +187,6 @@ impl CapacitySearches {
             rate_per_s,
             purpose: TrialPurpose::Bracket,
         })
-    }
-
-    /// Returns the rate of an overload in requests per second, if an answered rate is known.
-    pub fn overload_per_s(&self) -> Option<f64> {
-        Some(SHORT_OVERLOAD * self.ceiling.answered_per_s()?)
     }
 
     /// Returns the next proof trial, if one is needed and possible.
@@ -263,35 +249,10 @@ impl CapacitySearches {
         &self.trials
     }
 
-    /// Returns how many of the latest trials disturbances made void in a row.
-    pub fn latest_voids(&self) -> usize {
-        let latest = self.trials.iter().rev();
-        latest.take_while(|trial| trial.is_void_by_host()).count()
-    }
-
-    /// Returns whether a trial above a rate is void, and all such trials are void because of
-    /// disturbances.
-    fn is_host_limit(&self, rate_per_s: Option<f64>) -> bool {
-        let is_void = |trial: &&CapacityTrial| trial.outcome == TrialOutcome::Void;
-        let is_above = |trial: &&CapacityTrial| Some(trial.rate_per_s) > rate_per_s;
-        let mut void = self
-            .trials
-            .iter()
-            .filter(is_void)
-            .filter(is_above)
-            .peekable();
-        void.peek().is_some() && void.all(CapacityTrial::is_void_by_host)
-    }
-
     /// Adds the finding from the trials so far to a result that has no finding yet.
     pub fn add_finding(&self, result: &mut CapacityResult) {
         result.answered_per_s = self.ceiling.answered_per_s();
         result.finding = add_rising(self.finding(), result);
-        let is_lower = result.bound == Some(CapacityBound::Lower)
-            && result.finding == CapacityKind::Unfinished;
-        if is_lower && self.is_host_limit(result.rate_per_s) {
-            result.finding = CapacityKind::HostLimit;
-        }
         let proved_per_s = self.state.proofs.proved_per_s(&self.ceiling);
         result.proved_per_s = proved_per_s.and(result.low).filter(|_| self.needs_proof());
         if let Some(falling) = &self.state.falling {
@@ -323,11 +284,6 @@ impl SearchState {
 
     /// Records a trial.
     fn record(&mut self, trial: &CapacityTrial, settings: &CapacityPlan) {
-        if trial.is_void_by_host() {
-            // The trial is no evidence against its rate, and the client could send it.
-            self.proves |= trial.purpose == TrialPurpose::Prove;
-            return;
-        }
         let (rate_per_s, is_disturbed) = (trial.rate_per_s, trial.is_disturbed());
         let share = trial.share_of_required();
         if trial.purpose == TrialPurpose::Prove {
@@ -337,14 +293,14 @@ impl SearchState {
             if is_pass || trial.outcome == TrialOutcome::Miss && !is_disturbed {
                 self.proofs.record(ProofTrial {
                     rate_per_s,
-                    judged_s: trial.usable_s(),
+                    judged_s: trial.judged_s,
                     is_pass,
                     tail: trial.tail.clone(),
                 });
             }
         } else if trial.flow.is_some() && trial.start == TrialStart::Idle {
             self.has_short_trials |= share < 1.0;
-            self.longest_s = self.longest_s.max(trial.usable_s());
+            self.longest_s = self.longest_s.max(trial.judged_s);
         } else {
             self.shortest_share = self.shortest_share.min(share);
         }
@@ -368,9 +324,12 @@ impl SearchState {
 fn outcome(trial: &CapacityTrial, ceiling: &Ceiling) -> TrialOutcome {
     match &trial.flow {
         Some(flow) if trial.outcome != TrialOutcome::Void => {
-            let is_sustained = ceiling.sustains(trial.rate_per_s, flow);
             let is_met = trial.missed().next().is_none();
-            trial_outcome(is_sustained, is_met, trial.is_usable())
+            if is_met && ceiling.sustains(trial.rate_per_s, flow) {
+                TrialOutcome::Pass
+            } else {
+                TrialOutcome::Miss
+            }
         }
         _ => trial.outcome,
     }
@@ -580,7 +539,6 @@ mod tests {
             at_s: 5.0,
             transient_s: 0.2,
             judged_s: 1.5,
-            usable_share: None,
             required_s: Some(68.0),
             outcome: Pass,
             flow: Some(TrialFlow {

@@ -170,7 +170,6 @@ impl RunningExperiment<'_> {
             abort_if: &self.runner.experiment.abort_if,
             request_log: None,
             rates: None,
-            times_of_parts: false,
         };
         let listener = &mut *self.listener;
         if let Some((search, open)) = search {
@@ -185,7 +184,6 @@ impl RunningExperiment<'_> {
                 connections: trial.load.connections.map(|_| open.plan.connections),
                 precision: CAPACITY_PRECISION,
                 budget: search.budget,
-                skip_disturbed: search.skip_disturbed,
             };
             return search.measure(None, self.directory, &mut |event: &Event| {
                 listener.on_event(event)

@@ -128,17 +128,13 @@ const SEARCH_BUDGET: Duration = Duration::from_secs(60);
 
 /// `[capacity]` of an experiment.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(deny_unknown_fields)]
 pub(super) struct CapacitySection {
     /// Objectives that each server must meet, such as ["p99 < 20ms", "errors < 0.1%"].
     slo: Vec<Located<String>>,
     /// Maximum duration of the search on each server process, excluding the warm-up; at least 15s.
     /// Default: 60s.
     budget: Option<PositiveDuration>,
-    /// Leave out the parts of trials in which other programs or guests took CPU time from the
-    /// server or client (experimental). Default: false.
-    #[serde(default)]
-    skip_disturbed: bool,
 }
 
 /// Search for the capacity of each server process.
@@ -148,8 +144,6 @@ pub struct CapacitySearchPlan {
     pub objectives: Vec<Objective>,
     /// Maximum length of each search.
     pub budget: Duration,
-    /// Whether to leave out disturbed parts of trials.
-    pub skip_disturbed: bool,
 }
 
 /// Checks the search of an experiment.
@@ -190,11 +184,7 @@ pub(super) fn capacity_search(
         .as_ref()
         .map_or(SEARCH_BUDGET, |budget| budget.0);
     check_budget(budget).map_err(|what| invalid(format!("budget: {what}")))?;
-    Ok(CapacitySearchPlan {
-        objectives,
-        budget,
-        skip_disturbed: section.skip_disturbed,
-    })
+    Ok(CapacitySearchPlan { objectives, budget })
 }
 
 /// Returns why a search cannot find a trial's capacity, and how to fix it.

@@ -104,7 +104,6 @@ pub fn input(plan: Plan) -> WorkerInput {
         share: None,
         anyway: false,
         other: None,
-        times_of_parts: false,
     }
 }
 

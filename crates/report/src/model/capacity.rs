@@ -20,7 +20,7 @@ use super::document::{
 };
 use super::figures::{
     count_of, cpus, duration, ends, interval, interval_or_none, joined, level, median,
-    microseconds, optional, per_second, percent, rate, seconds, share, time,
+    microseconds, optional, per_second, rate, seconds, share, time,
 };
 use super::{process_use, summary, verdict};
 
@@ -90,13 +90,7 @@ fn capacity(result: &CapacityResult) -> Vec<Span> {
                 CapacityKind::Hysteresis => "for a load that rises from idle",
                 _ => "",
             };
-            let host = result.disturbed_share().map(on_disturbed_host);
-            return vec![
-                figure,
-                plain(range),
-                plain(rising),
-                plain(host.unwrap_or_default()),
-            ];
+            return vec![figure, plain(range), plain(rising)];
         }
         CapacityKind::NotStationary => {
             let last = result.last_per_s.map(rate).unwrap_or_default();
@@ -110,27 +104,16 @@ fn capacity(result: &CapacityResult) -> Vec<Span> {
             let remark = "at higher rates, the client cannot send on time; use more load threads (-t) or --agents";
             (figure, remark.to_owned())
         }
-        CapacityKind::HostLimit => {
-            let share = result.usable_share().unwrap_or(1.0);
-            (figure, objectives_met(share))
-        }
         CapacityKind::AboveHighest => (figure, "the search tried no higher rate".to_owned()),
         CapacityKind::Never => {
             let remark = format!("the server misses the objectives even at {known}");
             (Emphasis::Bad.span("none"), remark)
         }
         CapacityKind::Unfinished if result.rate_per_s.is_some() => {
-            let host = result.disturbed_share().map(on_disturbed_host);
-            let host = host.map_or_else(String::new, |host| format!(" {host}"));
-            (figure, format!("the search ended early{host}"))
+            (figure, "the search ended early".to_owned())
         }
         CapacityKind::Unfinished if result.trials.is_empty() => {
             return vec![plain("unknown; no trial was complete")];
-        }
-        CapacityKind::Unfinished if result.trials.iter().all(CapacityTrial::is_void_by_host) => {
-            return vec![plain(
-                "unknown; disturbances made every trial void; use a quieter host",
-            )];
         }
         CapacityKind::Unfinished => {
             let remark = "unknown; every trial was void; give the client its own CPUs (taskset -c) or another host";
@@ -138,17 +121,6 @@ fn capacity(result: &CapacityResult) -> Vec<Span> {
         }
     };
     vec![figure, plain(format!("– {remark}"))]
-}
-
-/// Says that higher rates could not be judged because of disturbances.
-fn objectives_met(usable_share: f64) -> String {
-    format!("objectives met {}", on_disturbed_host(usable_share))
-}
-
-/// Says that a result applies only without disturbances.
-fn on_disturbed_host(usable_share: f64) -> String {
-    let usable = percent(100.0 * usable_share);
-    format!("on this disturbed host ({usable} of the trial time was usable)")
 }
 
 /// Marks a rate that is only a bound: `at least 48,000/s`.
@@ -172,14 +144,9 @@ fn trials(result: &CapacityResult) -> String {
     }
     let (met, missed) = (count(TrialOutcome::Pass), count(TrialOutcome::Miss));
     text.push_str(&format!(": {met} met the objectives, {missed} missed"));
-    let by_host = result.trials.iter().filter(|trial| trial.is_void_by_host());
-    let by_host = by_host.count();
-    match count(TrialOutcome::Void) - by_host {
+    match count(TrialOutcome::Void) {
         0 => {}
         n => text.push_str(&format!(", {n} void because the client was late")),
-    }
-    if by_host > 0 {
-        text.push_str(&format!(", {by_host} void because of disturbances"));
     }
     if let Some(scatter) = result.scatter {
         let percent = 100.0 * scatter;
@@ -286,13 +253,10 @@ fn limited_run<'a>(record: &'a Record, result: &CapacityResult) -> Option<&'a Ru
     }
 }
 
-/// Returns the objectives that a trial missed, with their figures. If none was measured, returns
-/// the answered rate.
+/// Returns the objectives that a trial missed, with their figures. If it missed none, returns the
+/// answered rate.
 fn missed(trial: &CapacityTrial) -> String {
-    // If no part was usable, the objectives have no figures.
-    let missed = trial
-        .missed()
-        .filter(|of| trial.is_usable() || of.value.is_some());
+    let missed = trial.missed();
     let objectives = joined(
         missed.map(|of| format!("{} ({})", of.objective, of.figure)),
         ", ",
@@ -301,7 +265,6 @@ fn missed(trial: &CapacityTrial) -> String {
         Some(flow) if objectives.is_empty() => {
             format!("throughput ({} answered)", rate(flow.answered.per_s))
         }
-        None if objectives.is_empty() => "throughput (did not keep up)".to_owned(),
         _ => objectives,
     }
 }
@@ -364,20 +327,10 @@ fn load_cells(run: &Run) -> Vec<ColumnCell> {
 
 /// Returns remarks about the precision of the result.
 fn notes(result: &CapacityResult, runs: &[Run]) -> Vec<TextLine> {
-    let notes = lost_time(result)
+    let notes = disturbances([result], runs)
         .into_iter()
-        .chain(disturbances([result], runs))
         .chain(precision(result));
     notes.map(|note| line("note", note)).collect()
-}
-
-/// Says that disturbances were cut out of the trials, but not of the other loads.
-fn lost_time(result: &CapacityResult) -> Option<String> {
-    let lost = percent(100.0 * (1.0 - result.disturbed_share()?));
-    Some(format!(
-        "other programs or the hypervisor took CPU time from the server or the client: {lost} of \
-         the trial time is not evaluated; the loads in the table include these disturbances"
-    ))
 }
 
 /// Says how many of the trials that missed an objective ran while the server's CPUs were slow, and
@@ -423,10 +376,6 @@ pub(crate) fn precision(result: &CapacityResult) -> Vec<String> {
             duration(result.settings.budget_s),
             100.0 * result.settings.precision
         )),
-        Some(CapacityEnd::Disturbed) => notes.push(
-            "disturbances made further trials void; use a quieter host for a narrower interval"
-                .to_owned(),
-        ),
         Some(CapacityEnd::Trials) => notes.push("the search reached its maximum number of trials".to_owned()),
         Some(CapacityEnd::Interrupted) => {
             notes.push("interrupted; continue with --resume".to_owned());
@@ -463,31 +412,14 @@ fn short_trials(result: &CapacityResult) -> Option<String> {
     } else {
         "use a longer --budget, or an objective for a lower percentile".to_owned()
     };
-    let is_cut = trial.usable_share.is_some_and(|share| share < 1.0);
-    let judged = duration(if is_cut {
-        trial.usable_s()
-    } else {
-        trial.judged_s
-    });
-    let required = duration(if is_cut {
-        required_s
-    } else {
-        required_s.round()
-    });
+    let (judged, required) = (duration(trial.judged_s), duration(required_s.round()));
     let is_proof = |trial: &&CapacityTrial| trial.purpose == TrialPurpose::Prove;
     let proof = result.proved_per_s.and_then(|per_s| {
         let proofs = result.trials.iter().filter(is_proof);
         let same = |trial: &&CapacityTrial| (trial.rate_per_s / per_s - 1.0).abs() < SAME_RATE;
-        proofs
-            .rev()
-            .find(same)
-            .map(|trial| (per_s, trial.usable_s()))
+        proofs.rev().find(same).map(|trial| (per_s, trial.judged_s))
     });
-    let reason = if is_cut {
-        "because disturbed parts are left out and requests are correlated"
-    } else {
-        "because requests are correlated"
-    };
+    let reason = "because requests are correlated";
     match proof {
         Some((per_s, proved_s)) => Some(format!(
             "a trial of {} proves {}; higher rates are extrapolated from trials of {judged}, which \
@@ -551,9 +483,6 @@ fn trial_cells(search: &CapacityResult, number: u64, trial: &CapacityTrial) -> V
         text_cell("figures", "figures", joined(objectives, "; ")),
         data("at_s", trial.at_s),
         number_cell("judged_s", "length", Some(trial.judged_s), duration).essential(),
-        number_cell("usable_share", "usable", trial.usable_share, |share| {
-            percent(100.0 * share)
-        }),
         shown("objectives", outcome),
         shown("figures", figures),
         data("throughput_per_s", trial.throughput_per_s),
@@ -614,7 +543,6 @@ fn search_cells(search: &CapacityResult) -> Vec<ColumnCell> {
         data("last_capacity_per_s", search.last_per_s),
         data("answered_per_s", search.answered_per_s),
         data("proved_per_s", search.proved_per_s),
-        data("usable_share", search.usable_share()),
         data("scatter_share", search.scatter),
         data("is_confirmed", search.is_confirmed),
         count_cell("trials", "trials", search.trials.len() as u64),
@@ -632,12 +560,7 @@ pub fn capacity_trial_line(trial: &CapacityTrial, result: &CapacityResult) -> St
         TrialOutcome::Void => {
             // Omit the rest of the fault, which is advice for a single load.
             let fault = trial.fault.as_ref().map(Worded::problem);
-            let fault = fault.unwrap_or_else(|| match trial.usable_share {
-                Some(share) => {
-                    format!("disturbances left {} of the trial", percent(100.0 * share))
-                }
-                None => "the client was late".to_owned(),
-            });
+            let fault = fault.unwrap_or_else(|| "the client was late".to_owned());
             format!("void: {fault}")
         }
         TrialOutcome::Miss => {
@@ -1069,72 +992,6 @@ mod tests {
         let chart = trial_charts(&record).unwrap();
         assert_eq!(chart.levels, [ChartMark::new(5_000.0, "p99 < 5ms")]);
         assert!(chart.y.to >= 5_000.0);
-    }
-
-    /// Returns a result whose trials have these usable shares.
-    fn with_usable_shares(finding: CapacityKind, shares: [f64; 2]) -> CapacityResult {
-        let mut result = searched(finding);
-        result.trials.truncate(2);
-        for (trial, share) in result.trials.iter_mut().zip(shares) {
-            trial.usable_share = Some(share);
-        }
-        result
-    }
-
-    #[test]
-    fn a_result_from_a_disturbed_host_says_so() {
-        let shown = |result: &CapacityResult| {
-            let texts = capacity(result).into_iter().map(|span| span.text);
-            joined(texts, " ").replace('\u{a0}', " ")
-        };
-        let quiet = with_usable_shares(CapacityKind::Capacity, [1.0, 0.96]);
-        assert!(!shown(&quiet).contains("disturbed") && lost_time(&quiet).is_none());
-        let words = "on this disturbed host (50 % of the trial time was usable)";
-        let disturbed = with_usable_shares(CapacityKind::Capacity, [0.2, 0.8]);
-        assert!(shown(&disturbed).ends_with(words), "{}", shown(&disturbed));
-        let note = lost_time(&disturbed).unwrap().replace('\u{a0}', " ");
-        assert!(
-            note.contains("50 % of the trial time is not evaluated"),
-            "{note}"
-        );
-        let mut limited = with_usable_shares(CapacityKind::HostLimit, [0.2, 0.8]);
-        limited.bound = Some(CapacityBound::Lower);
-        let text = shown(&limited);
-        assert!(
-            text.starts_with("at least ") && text.ends_with(words),
-            "{text}"
-        );
-    }
-
-    #[test]
-    fn an_overload_without_usable_parts_has_no_figures() {
-        let mut result = with_usable_shares(CapacityKind::Capacity, [0.0, 1.0]);
-        let trial = &mut result.trials[0];
-        trial.outcome = TrialOutcome::Miss;
-        trial.flow = None;
-        for figure in &mut trial.figures {
-            (figure.value, figure.is_met) = (None, false);
-        }
-        assert_eq!(missed(trial), "throughput (did not keep up)");
-    }
-
-    #[test]
-    fn void_trials_name_their_reason() {
-        let mut result = with_usable_shares(CapacityKind::Capacity, [0.1, 1.0]);
-        result.trials[0].outcome = TrialOutcome::Void;
-        let line = trials(&result);
-        assert!(line.contains("1 void because of disturbances"), "{line}");
-        assert!(!line.contains("the client was late"), "{line}");
-        result.trials[1].required_s = Some(1.3);
-        result.trials[1].usable_share = Some(0.5);
-        let note = short_trials(&result).unwrap();
-        assert!(
-            note.contains("because disturbed parts are left out"),
-            "{note}"
-        );
-        let line = capacity_trial_line(&result.trials[0], &result);
-        let words = "void: disturbances left 10 % of the trial";
-        assert!(line.contains(words), "{line}");
     }
 
     #[test]

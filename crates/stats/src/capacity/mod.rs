@@ -30,14 +30,12 @@
 //! assert!(capacity.interval.low < 20_000.0 && 20_000.0 < capacity.interval.high);
 //! ```
 
-mod disturbance;
 mod flow;
 mod posterior;
 mod proof;
 mod search;
 mod trial;
 
-pub use disturbance::{Disturbances, PartLoss, PartState, part_states};
 pub use flow::{Ceiling, FlowRow, is_rising, trial_flow};
 pub use posterior::pass_probability;
 pub use proof::{ProofPower, ProofTrial, Proofs};
@@ -159,8 +157,7 @@ impl CapacityFinding {
 /// Why no higher rate was tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CapacityLimit {
-    /// The client cannot send requests on time at a higher rate, or disturbances leave too little
-    /// time to judge one.
+    /// The client cannot send requests on time at a higher rate.
     Client,
     /// The settings allow no higher rate.
     Settings,

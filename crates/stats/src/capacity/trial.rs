@@ -105,20 +105,7 @@ impl TrialLength {
             judged_s: most_s,
         }
     }
-
-    /// Lengthens the judged time if only a share of it is usable, but to at most
-    /// [`MOST_LENGTHENED`] times its length.
-    #[must_use]
-    pub fn lengthened(self, usable_share: f64) -> Self {
-        TrialLength {
-            judged_s: self.judged_s * usable_share.recip().clamp(1.0, MOST_LENGTHENED),
-            ..self
-        }
-    }
 }
-
-/// Maximum factor by which disturbances lengthen a trial.
-const MOST_LENGTHENED: f64 = 2.0;
 
 /// Returns the length of a trial at a rate in requests per second, for an objective on a percentile
 /// (0.99 for p99). `design_effect` is that of the latest trials that passed, 1 if unknown.

@@ -7,16 +7,16 @@ use std::collections::BinaryHeap;
 
 use floodmark_diagnose::conditions::Objective;
 use floodmark_lab::capacity::{
-    CAPACITY_PRECISION, CapacityEvents, LoadLengths, PlannedTrial, TrialPlanner, UsableParts,
-    slow_s, tail_shares, trial_outcome,
+    CAPACITY_PRECISION, CapacityEvents, LoadLengths, PlannedTrial, TrialPlanner, slow_s,
+    tail_shares,
 };
 use floodmark_record::Event;
 use floodmark_record::capacity::{
     CapacityBegan, CapacityEnded, CapacityPlan, CapacityResult, CapacityTrial, ObjectiveFigure,
-    TrialFlow, TrialOutcome, TrialPurpose,
+    TrialOutcome, TrialPurpose,
 };
 use floodmark_record::events::RunId;
-use floodmark_stats::capacity::{FlowRow, PartLoss, TrialLength, TrialRow, part_states};
+use floodmark_stats::capacity::{FlowRow, TrialLength, TrialRow};
 use floodmark_truth::capacity::{KnownObjective, capacity_per_s};
 use floodmark_truth::scenario::{Scenario, Service};
 use floodmark_truth::service::Limiter;
@@ -49,9 +49,6 @@ const START: (f64, f64) = (0.9, 0.01);
 /// Length of a part of a trial in seconds.
 const PART_S: f64 = 0.1;
 
-/// Shortest and longest burst, as multiples of the mean.
-const BURST: (f64, f64) = (0.1, 5.0);
-
 /// Time that a rejected request takes, in seconds.
 const REJECTION_S: f64 = 0.002;
 
@@ -79,76 +76,6 @@ pub enum LimitedServer {
     },
 }
 
-/// What takes CPU time from a server: at random times, for periods of random length.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Bursts {
-    /// Share of the time that is taken, from 0 to 1.
-    share: f64,
-    /// Mean length in seconds; see [`BURST`].
-    mean_s: f64,
-    /// Whether floodmark can see them. It cannot see pauses of the server itself.
-    is_visible: bool,
-}
-
-/// Periods, in ascending order, in which a server gets no CPU time; start and end in seconds.
-#[derive(Debug, Clone, Default)]
-struct LostTimes(Vec<(f64, f64)>);
-
-impl Bursts {
-    /// Returns the bursts within a load.
-    fn times(self, length_s: f64, random: &mut Random) -> LostTimes {
-        let mut times = Vec::new();
-        // The load starts at a random time between two bursts.
-        let mut now_s = -2.0 * self.mean_s * random.uniform() / self.share;
-        while now_s < length_s {
-            let burst_s = self.mean_s * random.exponential().clamp(BURST.0, BURST.1);
-            times.push((now_s, now_s + burst_s));
-            now_s += burst_s / self.share;
-        }
-        LostTimes(times)
-    }
-}
-
-impl LostTimes {
-    /// Returns when work that starts at `from_s` and takes `work_s` is done.
-    fn after(&self, from_s: f64, work_s: f64) -> f64 {
-        let first = self.0.partition_point(|(_, to_s)| *to_s <= from_s);
-        let mut done_s = from_s + work_s;
-        for (lost_from_s, lost_to_s) in &self.0[first..] {
-            if *lost_from_s >= done_s {
-                break;
-            }
-            done_s += lost_to_s - lost_from_s.max(from_s);
-        }
-        done_s
-    }
-
-    /// Returns the lost time in a period, in seconds.
-    fn within(&self, from_s: f64, to_s: f64) -> f64 {
-        let first = self.0.partition_point(|(_, end_s)| *end_s <= from_s);
-        let times = self.0[first..]
-            .iter()
-            .take_while(|(start_s, _)| *start_s < to_s);
-        let lost = times.map(|(start_s, end_s)| end_s.min(to_s) - start_s.max(from_s));
-        lost.sum()
-    }
-}
-
-/// A server and what takes CPU time from it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct SimulatedHost {
-    server: LimitedServer,
-    bursts: Option<Bursts>,
-}
-
-/// A simulated load: its requests, and when the server got no CPU time.
-struct SimulatedLoad {
-    requests: Vec<Request>,
-    lost: LostTimes,
-    /// Whether floodmark can see the lost time.
-    is_visible: bool,
-}
-
 /// A request of a simulated load.
 #[derive(Debug, Clone, Copy)]
 struct Request {
@@ -160,7 +87,6 @@ struct Request {
 /// A server's state within one load.
 struct Serving {
     server: LimitedServer,
-    lost: LostTimes,
     /// Times at which the permits become free, in nanoseconds.
     free_ns: BinaryHeap<Reverse<u64>>,
     tokens: f64,
@@ -173,7 +99,7 @@ fn ns(time_s: f64) -> u64 {
 }
 
 impl Serving {
-    fn new(server: LimitedServer, lost: LostTimes) -> Self {
+    fn new(server: LimitedServer) -> Self {
         let (permits, tokens) = match server {
             LimitedServer::Pool { permits, .. } | LimitedServer::Exponential { permits, .. } => {
                 (permits, 0.0)
@@ -182,7 +108,6 @@ impl Serving {
         };
         Serving {
             server,
-            lost,
             free_ns: vec![Reverse(0); permits].into(),
             tokens,
             filled_s: 0.0,
@@ -211,7 +136,7 @@ impl Serving {
             .free_ns
             .pop()
             .map_or(0.0, |Reverse(at)| at as f64 / 1e9);
-        let done_s = self.lost.after(arrived_s.max(free_s), time_s);
+        let done_s = arrived_s.max(free_s) + time_s;
         self.free_ns.push(Reverse(ns(done_s)));
         Request {
             arrived_s,
@@ -250,60 +175,11 @@ impl LimitedServer {
             })),
         }
     }
-}
-
-impl SimulatedHost {
-    /// Returns a server at the start of a load of `length_s` seconds.
-    fn serving(self, length_s: f64, random: &mut Random) -> Serving {
-        // A load ends after its drain.
-        let most_s = 2.0 * length_s + 10.0;
-        let lost = self.bursts.map(|bursts| bursts.times(most_s, random));
-        Serving::new(self.server, lost.unwrap_or_default())
-    }
-
-    fn load(self, requests: Vec<Request>, serving: Serving) -> SimulatedLoad {
-        SimulatedLoad {
-            requests,
-            lost: serving.lost,
-            is_visible: self.bursts.is_some_and(|bursts| bursts.is_visible),
-        }
-    }
-
-    /// Returns the highest rate of Poisson arrivals at which long loads meet an objective on a
-    /// response time, in requests per second. The standard error is about 0.5 %.
-    fn simulated_capacity_per_s(self, objective: KnownObjective) -> f64 {
-        const LOADS: u64 = 5;
-        const LENGTH_S: f64 = 2_000.0;
-        let KnownObjective::ResponseTime { limit_ms, .. } = objective else {
-            return 0.0;
-        };
-        let is_met = |rate_per_s: f64| {
-            let (mut requests, mut slow) = (0, 0);
-            for seed in 0..LOADS {
-                let load = self.open(&[(rate_per_s, LENGTH_S)], &mut Random::new(seed));
-                let is_slow = |r: &&Request| (r.done_s - r.arrived_s) * 1e3 >= limit_ms;
-                requests += load.requests.len();
-                slow += load.requests.iter().filter(is_slow).count();
-            }
-            slow as f64 <= objective.allowed_share() * requests as f64
-        };
-        let (mut low, mut high) = (0.0, self.server.limit_per_s());
-        for _ in 0..9 {
-            let middle = 0.5 * (low + high);
-            if is_met(middle) {
-                low = middle;
-            } else {
-                high = middle;
-            }
-        }
-        0.5 * (low + high)
-    }
 
     /// Simulates Poisson arrivals at a server that is idle at first. Each step consists of a rate
     /// and a length in seconds.
-    fn open(self, steps: &[(f64, f64)], random: &mut Random) -> SimulatedLoad {
-        let length_s = steps.iter().map(|(_, length_s)| length_s).sum();
-        let mut serving = self.serving(length_s, random);
+    fn open(self, steps: &[(f64, f64)], random: &mut Random) -> Vec<Request> {
+        let mut serving = Serving::new(self);
         let mut requests = Vec::new();
         let mut from_s = 0.0;
         for (rate_per_s, length_s) in steps {
@@ -315,12 +191,12 @@ impl SimulatedHost {
             }
             from_s = to_s;
         }
-        self.load(requests, serving)
+        requests
     }
 
     /// Simulates connections each of which sends its next request after a response.
-    fn closed(self, connections: usize, length_s: f64, random: &mut Random) -> SimulatedLoad {
-        let mut serving = self.serving(length_s, random);
+    fn closed(self, connections: usize, length_s: f64, random: &mut Random) -> Vec<Request> {
+        let mut serving = Serving::new(self);
         let mut next = BinaryHeap::from(vec![Reverse(0); connections]);
         let mut requests = Vec::new();
         while let Some(Reverse(at)) = next.pop() {
@@ -332,7 +208,7 @@ impl SimulatedHost {
             next.push(Reverse(ns(request.done_s)));
             requests.push(request);
         }
-        self.load(requests, serving)
+        requests
     }
 }
 
@@ -401,7 +277,7 @@ pub fn ok_share(objective: KnownObjective) -> f64 {
 }
 
 /// Searches for the capacity of a server.
-pub fn search(server: SimulatedHost, objective: KnownObjective, seed: u64) -> CapacityResult {
+pub fn search(server: LimitedServer, objective: KnownObjective, seed: u64) -> CapacityResult {
     let mut random = Random::new(seed);
     let parsed: Objective = objective
         .to_string()
@@ -414,28 +290,23 @@ pub fn search(server: SimulatedHost, objective: KnownObjective, seed: u64) -> Ca
         let in_time = requests.iter().filter(|r| r.is_ok && r.done_s <= length_s);
         in_time.count() as f64 / length_s
     };
-    let idle_s = response_quantile(&idle.requests, 0.5).unwrap_or(0.0);
-    let is_met_idle = judge(&idle.requests, objective).1;
+    let idle_s = response_quantile(&idle, 0.5).unwrap_or(0.0);
+    let is_met_idle = judge(&idle, objective).1;
     let mut lengths = LoadLengths::new(
         &objectives,
         std::time::Duration::from_secs_f64(BUDGET_S),
         is_met_idle,
         None,
     );
-    lengths.add_p90(response_quantile(&closed.requests, 0.9).map(|s| s * 1e6));
-    let closed_per_s = per_s(&closed.requests, CLOSED_S);
+    lengths.add_p90(response_quantile(&closed, 0.9).map(|s| s * 1e6));
+    let closed_per_s = per_s(&closed, CLOSED_S);
     let (start_per_s, lowest_per_s) = if is_met_idle {
         (START.0 * closed_per_s, START.1 * closed_per_s)
     } else {
-        let idle_per_s = 0.5 * per_s(&idle.requests, IDLE_S);
+        let idle_per_s = 0.5 * per_s(&idle, IDLE_S);
         (idle_per_s, idle_per_s)
     };
-    let closed_parts = closed.parts(0.0, CLOSED_S, CLOSED_S);
-    let states = part_states(&closed_parts, |_| 1.0);
-    let usable = UsableParts::new(&closed_parts, states, 0..closed_parts.len());
-    let flow = flow_rows(&closed.requests, 0.0, CLOSED_S);
-    let undisturbed = lengths.flow(&chosen(&flow, |part| usable.shows_flow(part)));
-    let closed_flow = undisturbed.or_else(|| lengths.flow(&flow));
+    let flow = flow_rows(&closed, 0.0, CLOSED_S);
     let settings = CapacityPlan {
         objectives: vec![objectives[0].text.clone()],
         start_per_s,
@@ -443,7 +314,7 @@ pub fn search(server: SimulatedHost, objective: KnownObjective, seed: u64) -> Ca
         highest_per_s: 1e3 * closed_per_s,
         precision: CAPACITY_PRECISION,
         budget_s: BUDGET_S,
-        closed: closed_flow.map(|flow| flow.answered),
+        closed: lengths.flow(&flow).map(|flow| flow.answered),
     };
     let mut events = CapacityEvents::new(CapacityBegan {
         run: RunId {
@@ -458,8 +329,6 @@ pub fn search(server: SimulatedHost, objective: KnownObjective, seed: u64) -> Ca
     });
     let mut elapsed_s = CLOSED_S + IDLE_S + 2.0 * OVERHEAD_S;
     let mut planner = TrialPlanner::new(&settings, &[], lengths, true, BUDGET_S);
-    planner.add_parts(&closed_parts);
-    planner.add_parts(&idle.parts(0.0, IDLE_S, IDLE_S));
     let mut is_after_miss = false;
     let reason = loop {
         let planned = match planner.next(elapsed_s) {
@@ -488,7 +357,7 @@ pub fn search(server: SimulatedHost, objective: KnownObjective, seed: u64) -> Ca
 
 /// Simulates a trial and judges it like `floodmark capacity`.
 fn run_trial(
-    (server, objective, idle_s): (SimulatedHost, KnownObjective, f64),
+    (server, objective, idle_s): (LimitedServer, KnownObjective, f64),
     planned: &PlannedTrial,
     planner: &mut TrialPlanner<'_>,
     elapsed_s: &mut f64,
@@ -505,38 +374,26 @@ fn run_trial(
         .collect();
     let end_s: f64 = steps.iter().map(|(_, length_s)| length_s).sum();
     let from_s = end_s - judged_s;
-    let load = server.open(&steps, random);
+    let all = server.open(&steps, random);
+    let judged: Vec<Request> = all
+        .iter()
+        .copied()
+        .filter(|r| r.arrived_s >= from_s)
+        .collect();
     let at_s = *elapsed_s;
-    let last_s = load.requests.iter().map(|r| r.done_s).fold(end_s, f64::max);
+    let last_s = all.iter().map(|r| r.done_s).fold(end_s, f64::max);
     *elapsed_s += last_s;
-    let includes_disturbances = planner.is_always_disturbed();
-    let load = SimulatedLoad {
-        is_visible: load.is_visible && !includes_disturbances,
-        ..load
-    };
-    let all = &load.requests;
-    let parts = load.parts(from_s, end_s, last_s);
-    let first = (from_s / PART_S + 1e-6) as usize;
-    let (judged_parts, part) = parts_of(from_s, end_s);
-    let states = planner.part_states(planned, first, &parts);
-    if !includes_disturbances {
-        planner.add_parts(&parts);
-    }
-    let usable = UsableParts::new(&parts, states, first..first + judged_parts);
-    let rows = flow_rows(all, from_s, end_s);
-    let is_usable = |at_s: f64| at_s >= from_s && usable.is_usable(first + part(at_s));
-    let judged = all.iter().copied();
-    let judged = judged.filter(|r| r.arrived_s >= from_s && is_usable(r.done_s));
-    let judged: Vec<Request> = judged.collect();
     let (value, is_met) = judge(&judged, objective);
-    let flow = planner
-        .lengths()
-        .flow(&chosen(&rows, |part| usable.shows_flow(first + part)));
-    let unexplained = planner.lengths().flow(&rows);
-    let unexplained = unexplained.map(|all| usable.without_losses(planned.rate_per_s, all));
-    let sustains = |flow: &TrialFlow| planner.sustains(planned.rate_per_s, flow);
-    let is_sustained = flow.as_ref().or(unexplained.as_ref()).is_none_or(sustains);
-    let outcome = trial_outcome(is_sustained, is_met, usable.is_enough());
+    let flow = planner.lengths().flow(&flow_rows(&all, from_s, end_s));
+    let is_met_and_sustained = is_met
+        && flow
+            .as_ref()
+            .is_none_or(|flow| planner.sustains(planned.rate_per_s, flow));
+    let outcome = if is_met_and_sustained {
+        TrialOutcome::Pass
+    } else {
+        TrialOutcome::Miss
+    };
     let proves = planned.purpose == TrialPurpose::Prove;
     let strictest = planner.lengths().strictest().cloned();
     let limit_s = strictest.as_ref().and_then(|of| slow_s(of, idle_s));
@@ -548,7 +405,6 @@ fn run_trial(
             .map_or(f64::INFINITY, |slow| slow.as_secs_f64()),
     };
     let parts = trial_rows(&judged, (from_s, end_s), limit_s.map(|_| slow_s));
-    let parts = chosen(&parts, |part| usable.is_usable(first + part));
     let p90_us = response_quantile(&judged, 0.9).map(|s| s * 1e6);
     let tail = strictest.filter(|_| proves);
     let beyond_limit = tail
@@ -571,8 +427,7 @@ fn run_trial(
         at_s,
         transient_s,
         judged_s,
-        usable_share: load.is_visible.then(|| usable.share()),
-        required_s: planned.unmet_s(load.is_visible.then(|| usable.share())),
+        required_s: planned.required_s,
         outcome,
         flow,
         tail: tail.unwrap_or_default(),
@@ -584,7 +439,7 @@ fn run_trial(
             limit_us: None,
             is_met,
         }],
-        throughput_per_s: Some(ok / (usable.share() * judged_s)),
+        throughput_per_s: Some(ok / judged_s),
         error_share: Some(1.0 - ok / judged.len().max(1) as f64),
         p50_us: None,
         p99_us: None,
@@ -618,31 +473,6 @@ fn response_quantile(requests: &[Request], p: f64) -> Option<f64> {
     let ok = requests.iter().filter(|r| r.is_ok);
     let times: Vec<f64> = ok.map(|r| r.done_s - r.arrived_s).collect();
     quantile(&times, p)
-}
-
-/// Returns the rows of the chosen parts.
-fn chosen<T: Copy>(rows: &[T], is_chosen: impl Fn(usize) -> bool) -> Vec<T> {
-    let rows = rows.iter().enumerate();
-    let chosen = rows.filter(|(part, _)| is_chosen(*part));
-    chosen.map(|(_, row)| *row).collect()
-}
-
-impl SimulatedLoad {
-    /// Returns the parts of a load, from its start to `last_s`. A part starts at `from_s`.
-    fn parts(&self, from_s: f64, to_s: f64, last_s: f64) -> Vec<PartLoss> {
-        let before = (from_s / PART_S + 1e-6) as usize;
-        let begin_s = from_s - before as f64 * PART_S;
-        let count = ((last_s.max(to_s) - begin_s) / PART_S).ceil() as usize;
-        let part = |i| {
-            let part_s = begin_s + i as f64 * PART_S;
-            let lost_s = self.lost.within(part_s, part_s + PART_S);
-            PartLoss {
-                seconds: PART_S,
-                lost_s: Some(if self.is_visible { lost_s } else { 0.0 }),
-            }
-        };
-        (0..count).map(part).collect()
-    }
 }
 
 /// Returns the number of whole parts in a period, and a function from a time to the index of its
@@ -704,7 +534,7 @@ fn trial_rows(
 #[derive(Debug, Clone)]
 pub struct LimitedRow {
     pub name: String,
-    host: SimulatedHost,
+    server: LimitedServer,
     objective: KnownObjective,
 }
 
@@ -732,10 +562,6 @@ pub fn servers() -> Vec<LimitedRow> {
         per_s: 400.0,
         burst: 40,
     };
-    let cpu = LimitedServer::Pool {
-        permits: 1,
-        holds_s: 0.003,
-    };
     vec![
         pool(1, 5.0, 50.0),
         pool(1, 20.0, 200.0),
@@ -750,46 +576,10 @@ pub fn servers() -> Vec<LimitedRow> {
         exponential(8, 20.0, 200.0),
         LimitedRow {
             name: "token bucket, 400/s".to_owned(),
-            host: quiet(bucket),
+            server: bucket,
             objective: KnownObjective::Errors(1.0),
         },
-        disturbed(cpu, 0.1, 100.0),
-        disturbed(cpu, 0.2, 100.0),
-        disturbed(cpu, 0.4, 100.0),
-        LimitedRow {
-            name: "garbage collection, p99 < 100ms".to_owned(),
-            host: SimulatedHost {
-                server: cpu,
-                bursts: Some(Bursts {
-                    share: 0.05,
-                    mean_s: 0.02,
-                    is_visible: false,
-                }),
-            },
-            objective: KnownObjective::ResponseTime {
-                percentile: 99.0,
-                limit_ms: 100.0,
-            },
-        },
     ]
-}
-
-fn quiet(server: LimitedServer) -> SimulatedHost {
-    let bursts = None;
-    SimulatedHost { server, bursts }
-}
-
-fn disturbed(server: LimitedServer, share: f64, limit_ms: f64) -> LimitedRow {
-    let percent = 100.0 * share;
-    let name = format!("CPU-bound, {percent:.0} % stolen");
-    let bursts = Bursts {
-        share,
-        mean_s: 0.1,
-        is_visible: true,
-    };
-    let mut row = row(&name, server, limit_ms);
-    row.host.bursts = Some(bursts);
-    row
 }
 
 fn row(name: &str, server: LimitedServer, limit_ms: f64) -> LimitedRow {
@@ -799,7 +589,7 @@ fn row(name: &str, server: LimitedServer, limit_ms: f64) -> LimitedRow {
     };
     LimitedRow {
         name: format!("{name}, {objective}"),
-        host: quiet(server),
+        server,
         objective,
     }
 }
@@ -807,20 +597,14 @@ fn row(name: &str, server: LimitedServer, limit_ms: f64) -> LimitedRow {
 impl LimitedRow {
     /// Returns the known capacity in requests per second.
     pub fn truth_per_s(&self) -> f64 {
-        match self.host.bursts {
-            // The server's own pauses lower its capacity. Disturbances do not.
-            Some(bursts) if !bursts.is_visible => {
-                self.host.simulated_capacity_per_s(self.objective)
-            }
-            _ => self.host.server.capacity_per_s(self.objective),
-        }
+        self.server.capacity_per_s(self.objective)
     }
 
     /// Runs `searches` searches, each with a different seed.
     pub fn score(&self, searches: u64) -> LimitedScore {
-        let limit_per_s = self.host.server.limit_per_s() / ok_share(self.objective);
+        let limit_per_s = self.server.limit_per_s() / ok_share(self.objective);
         // With exponential service times, the rate within one second may exceed the mean rate.
-        let is_limited = !matches!(self.host.server, LimitedServer::Exponential { .. });
+        let is_limited = !matches!(self.server, LimitedServer::Exponential { .. });
         let known = KnownCapacity {
             rising: RateRange::exactly(self.truth_per_s()),
             falling: None,
@@ -828,7 +612,7 @@ impl LimitedRow {
         };
         let mut score = LimitedScore::default();
         for seed in 0..searches {
-            score.add(&known, &search(self.host, self.objective, seed));
+            score.add(&known, &search(self.server, self.objective, seed));
         }
         score
     }
@@ -882,10 +666,6 @@ mod tests {
                 lower.is_some_and(|low| proofs().filter(fails).any(|t| t.rate_per_s < low)),
             ),
             (
-                "no trial missed, but there is an upper bound",
-                result.bound == Some(CapacityBound::Upper) && !idle().any(|t| fails(&t)),
-            ),
-            (
                 "the lower bound is not proved",
                 has_interval
                     && idle().any(|t| t.required_s.is_some())
@@ -901,7 +681,7 @@ mod tests {
     fn answers_are_possible_and_do_not_contradict_themselves() {
         for row in servers() {
             for seed in 0..3 {
-                let result = search(row.host, row.objective, seed);
+                let result = search(row.server, row.objective, seed);
                 let name = &row.name;
                 assert_eq!(
                     contradictions(&result),

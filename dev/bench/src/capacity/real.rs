@@ -142,7 +142,7 @@ fn read_run(capacity: &Value) -> Option<SearchRun> {
             first_per_s: rate_per_s,
             last_per_s: capacity["last_per_s"].as_f64()?,
         },
-        "client_limit" | "host_limit" => at_least(CapacityLimit::Client),
+        "client_limit" => at_least(CapacityLimit::Client),
         "above_highest" => at_least(CapacityLimit::Settings),
         "never" => CapacityFinding::Below {
             rate_per_s,
