@@ -89,7 +89,8 @@ pub fn is_rising(rows: &[FlowRow]) -> bool {
         .map(|of| (of[1] - of[0]).powi(2))
         .collect();
     let (first, second) = counts.split_at(counts.len() / 2);
-    let error = (0.5 * mean(&squares) * 2.0 / first.len() as f64).sqrt();
+    // A part has half the mean square as its variance, and the rise is the difference of two means.
+    let error = (mean(&squares) / first.len() as f64).sqrt();
     let rise = mean(second) - mean(first);
     rise > EVIDENT * error && rise > LEAST_RISE * mean(first)
 }
