@@ -52,8 +52,7 @@ impl CodeKind {
     }
 
     /// Returns the kind of a function of a Go or Rust program, of a statically linked C library, or
-    /// of a language runtime. `runtime` is the runtime that the file contains, or `None` if it
-    /// contains none in C.
+    /// of a language runtime. `runtime` is the runtime that the file contains, if any.
     pub(crate) fn of_function(name: &str, runtime: Option<Runtime>) -> Self {
         const CRYPTOGRAPHY: [&str; 9] = [
             "crypto/",
@@ -125,7 +124,7 @@ fn is_collector(name: &str, runtime: Option<Runtime>) -> bool {
         || runtime.is_some_and(|runtime| starts(name, runtime.collector()))
 }
 
-/// Language runtime that collects garbage and exports functions.
+/// Language runtime with a garbage collector, recognized by a function that it exports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Runtime {
     Python,
