@@ -32,6 +32,10 @@ use crate::{Root, cgroup, cpu, environment, host, namespace};
 /// children that end between searches.
 const SEARCH: (Duration, f64) = (Duration::from_millis(500), 0.002);
 
+/// Interval between samples of the connections that the server opened, and their maximum CPU share.
+/// Each sample scans the kernel's whole connection table.
+const UPSTREAMS: (Duration, f64) = (Duration::from_secs(1), 0.004);
+
 /// Interval between samples of figures that are expensive to read and change slowly, and maximum
 /// CPU share for each source of such figures.
 const SLOW: (Duration, f64) = (Duration::from_secs(1), 0.002);
@@ -277,7 +281,7 @@ impl ProcessSampler {
     pub(crate) fn open_upstreams(&self, samples: &mut Samples, port: u16, diag: SockDiag) {
         let mut upstreams = Upstreams::new(diag, &self.root, Rc::clone(&self.tree), port);
         let read = move |figures: &mut Figures| upstreams.read(figures);
-        samples.add("sock_diag: upstreams", SLOW, Vec::new(), read);
+        samples.add("sock_diag: upstreams", UPSTREAMS, Vec::new(), read);
     }
 
     /// Starts sampling the code that the processes execute.

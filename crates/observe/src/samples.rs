@@ -295,7 +295,7 @@ impl SampleGroup {
 
     /// Takes the last sample, which usually falls within a step. If less than a fifth of a step has
     /// passed, the sample is merged into the previous value. Otherwise, the sample becomes a new
-    /// value.
+    /// value. Levels repeat their previous value, because the load may have ended.
     pub(crate) fn take_last(&mut self, now: Instant) -> Option<String> {
         if !self.alive {
             return None;
@@ -304,7 +304,7 @@ impl SampleGroup {
         let step = self.step;
         if self.steps_done == 0 || elapsed * 5 >= step {
             self.steps_done += 1;
-            self.read(now, |series, value| series.push(value, 1, step))
+            self.read(now, |series, value| series.push_last(value, step))
         } else {
             self.read(now, Series::fold)
         }
@@ -470,6 +470,14 @@ impl Series {
         } else {
             value
         }
+    }
+
+    /// Adds the last sample as a new value. A level repeats its previous value, because the load
+    /// may have ended.
+    fn push_last(&mut self, value: f64, step: Duration) {
+        let is_level = self.metric.kind() == MetricKind::Level;
+        let before = self.values.last().copied().filter(|_| is_level);
+        self.push(before.unwrap_or(value), 1, step);
     }
 
     /// Adds a counter's final increase to the last value, because the remaining time is too short
@@ -995,6 +1003,18 @@ mod series_tests {
         let mut empty = series(COUNTER, &[]);
         empty.fold(2.0);
         assert_eq!(empty.len(), 0);
+    }
+
+    #[test]
+    fn the_last_value_of_a_level_repeats_the_one_before() {
+        for (metric, last) in [(COUNTER, 0.0), (MEAN, 0.0), (LEVEL, 9.0)] {
+            let mut series = series(metric.clone(), &[9.0]);
+            series.push_last(0.0, STEP);
+            assert_eq!(series.values, [9.0, last], "{metric:?}");
+        }
+        let mut only = series(LEVEL, &[]);
+        only.push_last(3.0, STEP);
+        assert_eq!(only.values, [3.0]);
     }
 }
 
