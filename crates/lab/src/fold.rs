@@ -89,10 +89,11 @@ pub(crate) fn fold_with(directory: &Path, unsaved: &[Event]) -> Result<Record, F
     let mut begun = 0;
     each_event(&path, unsaved, |event| match event {
         Event::RunBegan { .. } => begun += 1,
-        Event::Second(row) if row.phase == Phase::Measure && begun > 0 => {
+        Event::Second(row) if begun > 0 => {
             let (window, times, steps) = &mut folded[begun - 1];
-            times.add(&row, window.contains(&row));
-            if let Some(steps) = steps {
+            let is_measured = row.phase == Phase::Measure;
+            times.add(&row, is_measured && window.contains(&row));
+            if let Some(steps) = steps.as_mut().filter(|_| is_measured) {
                 steps.add(&row);
             }
         }
@@ -399,9 +400,7 @@ impl JoinedRun {
         let Event::Second(row) = event else {
             return self.events.take(event.clone());
         };
-        if row.phase == Phase::Measure {
-            self.times.add(row, true);
-        }
+        self.times.add(row, row.phase == Phase::Measure);
         self.events.take(Event::Second(SecondRow {
             histograms: BTreeMap::new(),
             ..row.clone()
@@ -462,5 +461,58 @@ fn joined(mut row: SecondRow, next: &SecondRow) -> SecondRow {
         user_s: row.user_s + next.user_s,
         system_s: row.system_s + next.system_s,
         ..row
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use floodmark_record::events::PartRow;
+    use floodmark_stats::Histogram;
+    use std::net::SocketAddr;
+
+    /// Returns a second in which one request took `service_ns`.
+    fn second(phase: Phase, service_ns: u64) -> Event {
+        let counts = Counts {
+            intended: 1,
+            sent: 1,
+            ok: 1,
+            ..Counts::default()
+        };
+        let part = PartRow {
+            phase,
+            from_ns: 0,
+            to_ns: 1_000_000_000,
+            sums: GroupRow {
+                counts,
+                ..GroupRow::default()
+            },
+            groups: Vec::new(),
+        };
+        let mut row = SecondRow::of_parts(&[part], 0).unwrap();
+        let mut times = Histogram::new();
+        times.record(service_ns);
+        row.histograms.insert(TimeKind::Service, times.encode());
+        Event::Second(row)
+    }
+
+    #[test]
+    fn the_shortest_service_time_includes_the_warm_up() {
+        let id = RunId {
+            system: "s".to_owned(),
+            workload: "/".to_owned(),
+            process: 1,
+            trial: None,
+            setting: BTreeMap::new(),
+            attempt: 1,
+        };
+        let address: SocketAddr = "127.0.0.1:80".parse().unwrap();
+        let mut run = JoinedRun::new(id, Plan::of(address.into()));
+        run.take(&second(Phase::Warmup, 100_000));
+        run.take(&second(Phase::Measure, 2_500_000));
+        let run = run.finish();
+        let (least, mean) = (run.least_service_time_us, run.service_time_us.mean);
+        assert!(least.is_some_and(|us| us < 101.0), "{least:?}");
+        assert!(mean.is_some_and(|us| us > 2_400.0), "{mean:?}");
     }
 }

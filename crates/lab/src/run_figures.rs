@@ -104,12 +104,12 @@ impl FigureWindow {
 pub struct WindowTimes {
     /// Times of the requests in the window.
     pub sums: TimeHistograms,
-    /// Shortest service time in the whole run, in ns.
+    /// Shortest service time in the whole run, including the warm-up, in ns.
     min_service_ns: Option<u64>,
 }
 
 impl WindowTimes {
-    /// Adds one second of the run.
+    /// Adds one second of the run or of its warm-up.
     pub fn add(&mut self, row: &SecondRow, in_window: bool) {
         let select = |kind| in_window || kind == TimeKind::Service;
         let times = TimeHistograms::decode(&row.histograms, select);
@@ -120,7 +120,7 @@ impl WindowTimes {
         }
     }
 
-    /// Returns the shortest service time in the whole run, in µs.
+    /// Returns the shortest service time in the whole run, including the warm-up, in µs.
     pub fn min_service_us(&self) -> Option<f64> {
         self.min_service_ns.map(|ns| ns as f64 / 1e3)
     }

@@ -75,7 +75,7 @@ pub struct Run {
     pub response_time_us: Times,
     /// Service time: done − sent.
     pub service_time_us: Times,
-    /// Shortest service time in the measurement, in µs; null without ok responses.
+    /// Shortest service time in the warm-up and the measurement, in µs; null without ok responses.
     /// If the server was idle at the start, this is the service time without queueing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub least_service_time_us: Option<f64>,
