@@ -42,8 +42,8 @@ const DOUBT_PRECISION: f64 = 0.003;
 /// Number of passes over all weights, enough for the fit to converge.
 const PASSES: usize = 60;
 
-/// Bounds of the bins in the reliability diagram.
-const BINS: [f64; 7] = [0.0, 0.4, 0.6, 0.8, 0.9, 0.95, 1.0];
+/// Bounds of the bins in the reliability diagram and the calibration.
+const BINS: [f64; 8] = [0.0, 0.4, 0.6, 0.8, 0.9, 0.95, 0.99, 1.0];
 
 /// Shares of the verdicts, most probable first, in the risk–coverage curve.
 const COVERAGES: [f64; 6] = [0.25, 0.5, 0.75, 0.8, 0.9, 1.0];
@@ -90,16 +90,9 @@ pub fn run(options: &ConfidenceOptions) -> Result<bool, Failure> {
     let (held_out, fitted): (Vec<Sample>, Vec<Sample>) = samples(&root)?
         .into_iter()
         .partition(|sample| HELD_OUT.contains(&sample.suite.name));
-    let model = fit(fitted.iter());
-    // Each family is judged by a model that was fitted to all other families.
-    let families: BTreeSet<&str> = fitted.iter().map(|sample| &*sample.family).collect();
-    let mut judged = Vec::new();
-    for family in families {
-        let (own, others): (Vec<&Sample>, Vec<&Sample>) =
-            fitted.iter().partition(|sample| sample.family == family);
-        let model = fit(others.into_iter());
-        judged.extend(judge(&model, own.into_iter()));
-    }
+    let mut model = fit(fitted.iter());
+    let (judged, calibration) = cross_validate(&fitted);
+    model.calibration = Cow::Owned(calibration);
     let new: Vec<Judged> = judge(&model, held_out.iter()).collect();
     let text = page(options.date.as_deref(), &model, &judged, &new);
     println!("{text}");
@@ -158,6 +151,64 @@ fn samples(root: &Path) -> Result<Vec<Sample>, Failure> {
         })?;
     }
     Ok(samples)
+}
+
+/// The samples of one family, and a model that was fitted to the other families.
+struct Fold<'a> {
+    own: Vec<&'a Sample>,
+    model: Model,
+}
+
+/// Judges each family by a model that was fitted and calibrated to all other families. Returns the
+/// verdicts, and the calibration to all families.
+fn cross_validate(samples: &[Sample]) -> (Vec<Judged>, Vec<(f64, f64)>) {
+    let families: BTreeSet<&str> = samples.iter().map(|sample| &*sample.family).collect();
+    let folds = families.into_iter().map(|family| {
+        let (own, others): (Vec<&Sample>, Vec<&Sample>) =
+            samples.iter().partition(|sample| sample.family == family);
+        let model = fit(others.into_iter());
+        Fold { own, model }
+    });
+    let mut folds: Vec<Fold<'_>> = folds.collect();
+    let regressed = folds.iter().map(|fold| {
+        let of = fold.own.iter().filter(|sample| sample.is_complete());
+        of.map(|sample| {
+            let probability = fold.model.probability(&sample.features.terms);
+            (probability, sample.is_right)
+        })
+        .collect()
+    });
+    let regressed: Vec<Vec<Judged>> = regressed.collect();
+    let without = |fold: Option<usize>| {
+        let others = regressed.iter().enumerate();
+        let others = others.filter(|(i, _)| Some(*i) != fold);
+        calibration(&others.flat_map(|(_, of)| of.clone()).collect::<Vec<_>>())
+    };
+    let mut judged = Vec::new();
+    for (i, fold) in folds.iter_mut().enumerate() {
+        fold.model.calibration = Cow::Owned(without(Some(i)));
+        judged.extend(judge(&fold.model, fold.own.iter().copied()));
+    }
+    (judged, without(None))
+}
+
+/// Returns the points of a calibration: for each bin of the reliability diagram, the mean
+/// probability and the share of right verdicts. Adjacent bins are merged until the shares increase
+/// (pool-adjacent-violators algorithm; Zadrozny and Elkan, KDD 2002). One right and one wrong
+/// verdict are added to each bin, so that no share is 0 or 1.
+fn calibration(judged: &[Judged]) -> Vec<(f64, f64)> {
+    let point = |bin: &Bin| {
+        let right = (bin.right.count + 1) as f64 / (bin.right.total + 2) as f64;
+        (bin.mean, right)
+    };
+    let mut pooled: Vec<Bin> = Vec::new();
+    for mut bin in bins(judged) {
+        while let Some(before) = pooled.pop_if(|before| point(before).1 >= point(&bin).1) {
+            bin = before.with(&bin);
+        }
+        pooled.push(bin);
+    }
+    pooled.iter().map(point).collect()
 }
 
 /// Returns the probabilities of the verdicts with all sources.
@@ -221,6 +272,7 @@ fn fit<'a>(samples: impl Iterator<Item = &'a Sample>) -> Model {
     Model {
         intercept: weights[intercept],
         weights: terms.into_iter().zip(weights).collect(),
+        calibration: Cow::Borrowed(&[]),
         confused: Cow::Owned(confused(&samples)),
     }
 }
@@ -252,6 +304,19 @@ struct Bin {
 }
 
 impl Bin {
+    /// Returns a bin that contains the verdicts of both.
+    fn with(&self, other: &Bin) -> Bin {
+        let total = self.right.total + other.right.total;
+        let sum = |bin: &Bin| bin.mean * bin.right.total as f64;
+        Bin {
+            mean: (sum(self) + sum(other)) / total as f64,
+            right: Proportion {
+                count: self.right.count + other.right.count,
+                total,
+            },
+        }
+    }
+
     /// Returns whether the mean probability lies in the interval of the share of right verdicts.
     fn is_reliable(&self) -> bool {
         let (low, high) = self.right.interval();
@@ -299,6 +364,11 @@ fn page(date: Option<&str>, model: &Model, judged: &[Judged], new: &[Judged]) ->
         text += "\nRisk and coverage: share of wrong verdicts among the given share of most probable verdicts.\n\n";
         text += &table("coverage | lowest probability | wrong", coverage(judged));
     }
+    text += "\n## Calibration\n\nProbabilities of the regression, and the probabilities that verdicts state instead.\n\n";
+    let show = |probability: f64| format!("{:.1} %", probability * 100.0);
+    let points = model.calibration.iter();
+    let points = points.map(|(from, to)| vec![show(*from), show(*to)]);
+    text += &table("regression | verdict", points);
     text += "\n## Weights\n\nLog-odds that each property adds.\n\n";
     let weight = |(term, weight): &(Term, f64)| vec![term.to_string(), format!("{weight:+.2}")];
     let intercept = vec!["intercept".to_owned(), format!("{:+.2}", model.intercept)];
@@ -364,15 +434,43 @@ fn weights(model: &Model) -> String {
     };
     let rows = model.weights.iter();
     let rows = rows.map(|(of, weight)| format!("        ({}, {weight:.2}),\n", term(of)));
+    let points = model.calibration.iter();
+    let points = points.map(|(from, to)| format!("        ({from:.3}, {to:.3}),\n"));
     let pairs = model.confused.iter();
     let pairs = pairs.map(|(a, b)| format!("        (Cause::{a:?}, Cause::{b:?}),\n"));
     format!(
         "//! Weights of the model, fitted to the stored results.\n//! Written by `cargo xtask confidence --write`.\n\n\
          use super::{{Cause, Cow, Doubt, EvidenceRank, Model, StepKind, Term}};\n\n\
          #[rustfmt::skip]\npub(in crate::why) static MODEL: Model = Model {{\n    intercept: {:.2},\n    weights: Cow::Borrowed(&[\n{}    ]),\n    \
+         calibration: Cow::Borrowed(&[\n{}    ]),\n    \
          confused: Cow::Borrowed(&[\n{}    ]),\n}};\n",
         model.intercept,
         rows.collect::<String>(),
+        points.collect::<String>(),
         pairs.collect::<String>()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_calibration_merges_bins_until_the_shares_increase() {
+        let verdicts = [
+            (0.7, true, 8),
+            (0.85, true, 4),
+            (0.85, false, 4),
+            (0.97, true, 8),
+        ];
+        let verdicts = verdicts.into_iter();
+        let judged = verdicts.flat_map(|(p, is_right, n)| vec![(p, is_right); n]);
+        let points = calibration(&judged.collect::<Vec<_>>());
+        let expected = [(0.775, 13.0 / 18.0), (0.97, 0.9)];
+        assert_eq!(points.len(), expected.len(), "{points:?}");
+        for (point, expected) in points.iter().zip(expected) {
+            assert!((point.0 - expected.0).abs() < 1e-9, "{points:?}");
+            assert!((point.1 - expected.1).abs() < 1e-9, "{points:?}");
+        }
+    }
 }

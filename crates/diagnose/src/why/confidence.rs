@@ -1,7 +1,9 @@
 //! Estimates the probability that a verdict names the right cause (docs/decisions/0057-confidence.md).
 //!
 //! The model is a logistic regression: the log-odds are the sum of the weights of the properties of
-//! the evidence. `cargo xtask confidence --write` fits the weights to the stored results.
+//! the evidence. A calibration then replaces the regression's probability by the share of verdicts
+//! with this probability that were right on other servers. `cargo xtask confidence --write` fits
+//! both to the stored results.
 
 mod fitted;
 
@@ -286,6 +288,9 @@ pub struct Model {
     pub intercept: f64,
     /// Log-odds that each property adds, per unit of its value.
     pub weights: Cow<'static, [(Term, f64)]>,
+    /// Probabilities of the regression, each with the calibrated probability, both increasing. Empty
+    /// for a model without a calibration.
+    pub calibration: Cow<'static, [(f64, f64)]>,
     /// Causes of wrong verdicts in the stored results, each with the most frequent right cause.
     pub confused: Cow<'static, [(Cause, Cause)]>,
 }
@@ -300,7 +305,24 @@ impl Model {
             .iter()
             .filter_map(|(term, value)| Some(weight(term)?.1 * value));
         let log_odds = self.intercept + added.sum::<f64>();
-        1.0 / (1.0 + (-log_odds).exp())
+        self.calibrated(1.0 / (1.0 + (-log_odds).exp()))
+    }
+
+    /// Interpolates linearly between the points of the calibration. It starts at 0, and is constant
+    /// after its last point.
+    fn calibrated(&self, probability: f64) -> f64 {
+        let after = self
+            .calibration
+            .partition_point(|(from, _)| *from <= probability);
+        let before = after.checked_sub(1).map(|at| self.calibration[at]);
+        match (before, self.calibration.get(after)) {
+            (None, None) => probability,
+            (Some((_, last)), None) => last,
+            (before, Some((to, high))) => {
+                let (from, low) = before.unwrap_or_default();
+                low + (high - low) * (probability - from) / (to - from)
+            }
+        }
     }
 }
 
@@ -317,7 +339,27 @@ mod tests {
         Model {
             intercept,
             weights: Cow::Borrowed(&[]),
+            calibration: Cow::Borrowed(&[]),
             confused: Cow::Owned(vec![(Cause::ServerCpuOneThread, Cause::SyncLogging)]),
+        }
+    }
+
+    #[test]
+    fn a_calibration_interpolates_and_ends_at_its_last_point() {
+        let model = Model {
+            calibration: Cow::Owned(vec![(0.5, 0.4), (0.9, 0.8)]),
+            ..model(0.0)
+        };
+        for (from, to) in [
+            (0.0, 0.0),
+            (0.25, 0.2),
+            (0.5, 0.4),
+            (0.7, 0.6),
+            (0.9, 0.8),
+            (1.0, 0.8),
+        ] {
+            let calibrated = model.calibrated(from);
+            assert!((calibrated - to).abs() < 1e-9, "{from}: {calibrated}");
         }
     }
 

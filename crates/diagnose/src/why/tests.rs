@@ -83,6 +83,7 @@ pub(crate) fn run_with(busy: f64, server: f64, busiest: f64) -> Run {
 static CERTAIN: Model = Model {
     intercept: 9.0,
     weights: Cow::Borrowed(&[]),
+    calibration: Cow::Borrowed(&[]),
     confused: Cow::Borrowed(&[]),
 };
 
