@@ -65,11 +65,11 @@ fn short_load(plan: &Plan) -> Option<Plan> {
 }
 
 /// Returns the number of connections for `plan`: twice what Little's law requires at the highest
-/// rate with the p99 service time of `run` (the timeout if a request timed out), at least 50 and at
+/// rate with the mean service time of `run` (the timeout if a request timed out), at least 50 and at
 /// most the number in `plan`.
 fn needed(run: &Run, plan: &Plan) -> u32 {
     let service_s = match run.requests.timed_out {
-        0 => run.service_time_us.p99.unwrap_or(0.0) / 1e6,
+        0 => run.service_time_us.mean.unwrap_or(0.0) / 1e6,
         _ => plan.timeout.as_secs_f64(),
     };
     let peak_per_s = plan.schedule().map_or(0.0, Schedule::peak_per_s);
@@ -110,7 +110,7 @@ mod tests {
         };
         let short = short_load(&plan).unwrap();
         assert_eq!((short.rate_per_s(), short.connections), (Some(100.0), 50));
-        let with_p99 = |p99: Option<f64>, timed_out| {
+        let with_mean = |mean: Option<f64>, timed_out| {
             let id = RunId {
                 system: "server".to_owned(),
                 workload: "GET /".to_owned(),
@@ -121,17 +121,17 @@ mod tests {
             };
             let mut run = JoinedRun::new(id, short.clone()).finish();
             run.service_time_us = Times {
-                p99,
+                mean,
                 ..Times::default()
             };
             run.requests.timed_out = timed_out;
             needed(&run, &plan)
         };
-        assert_eq!(with_p99(Some(100_000.0), 0), 200);
-        assert_eq!(with_p99(Some(1_000.0), 0), 50);
-        assert_eq!(with_p99(None, 0), 50);
-        assert_eq!(with_p99(Some(1_000.0), 1), 10_000, "the timeout is 5 s");
-        assert_eq!(with_p99(Some(60e6), 0), 20_000);
+        assert_eq!(with_mean(Some(100_000.0), 0), 200);
+        assert_eq!(with_mean(Some(1_000.0), 0), 50);
+        assert_eq!(with_mean(None, 0), 50);
+        assert_eq!(with_mean(Some(1_000.0), 1), 10_000, "the timeout is 5 s");
+        assert_eq!(with_mean(Some(60e6), 0), 20_000);
     }
 
     #[test]

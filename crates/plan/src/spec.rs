@@ -47,7 +47,7 @@ impl Origin {
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct LoadSpec {
     /// Total number of connections; with a rate, the maximum number. Default: 50; with a rate, 2 ×
-    /// highest rate × p99 service time of a short load before the first measurement, at least 50.
+    /// highest rate × mean service time of a short load before the first measurement, at least 50.
     #[serde(deserialize_with = "content::count::<_, 1, MAX_CONNECTIONS>")]
     #[schemars(with = "Count<1, MAX_CONNECTIONS>")]
     pub connections: Option<u64>,

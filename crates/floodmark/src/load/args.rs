@@ -44,7 +44,7 @@ pub struct LoadArgs {
     pub demo: bool,
 
     /// Total number of connections; in the open model, the maximum number [default: 50; in the open
-    /// model, 2 × highest rate × p99 service time of a 0.5s load before the run, at least 50]
+    /// model, 2 × highest rate × mean service time of a 0.5s load before the run, at least 50]
     #[arg(short, long, value_name = "N", value_parser = count_from_one, help_heading = "Load")]
     pub connections: Option<u64>,
 
