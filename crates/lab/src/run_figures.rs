@@ -109,7 +109,7 @@ pub struct WindowTimes {
 }
 
 impl WindowTimes {
-    /// Adds one second of the run or of its warm-up.
+    /// Adds one second of the warm-up or the measurement.
     pub fn add(&mut self, row: &SecondRow, in_window: bool) {
         let select = |kind| in_window || kind == TimeKind::Service;
         let times = TimeHistograms::decode(&row.histograms, select);

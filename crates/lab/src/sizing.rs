@@ -64,9 +64,9 @@ fn short_load(plan: &Plan) -> Option<Plan> {
     })
 }
 
-/// Returns the number of connections for `plan`: twice what Little's law requires at the highest
-/// rate with the mean service time of `run` (the timeout if a request timed out), at least 50 and at
-/// most the number in `plan`.
+/// Returns the number of connections for `plan`: 2 × highest rate × mean service time of `run`, at
+/// least 50 and at most the number in `plan`. If a request of `run` timed out, the timeout replaces
+/// the mean.
 fn needed(run: &Run, plan: &Plan) -> u32 {
     let service_s = match run.requests.timed_out {
         0 => run.service_time_us.mean.unwrap_or(0.0) / 1e6,

@@ -32,8 +32,8 @@ use crate::{Root, cgroup, cpu, environment, host, namespace};
 /// children that end between searches.
 const SEARCH: (Duration, f64) = (Duration::from_millis(500), 0.002);
 
-/// Interval between samples of the connections that the server opened, and their maximum CPU share.
-/// Each sample scans the kernel's whole connection table.
+/// Interval between samples of the connections that the server opened, and maximum CPU share of
+/// these samples. Each sample scans the kernel's whole connection table.
 const UPSTREAMS: (Duration, f64) = (Duration::from_secs(1), 0.004);
 
 /// Interval between samples of figures that are expensive to read and change slowly, and maximum

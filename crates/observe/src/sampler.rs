@@ -153,7 +153,7 @@ fn run(
 
 /// Interval between connection samples, and their maximum CPU share. For each sample, the kernel
 /// scans its whole connection table. Even with few connections, this takes up to 2.5 ms on a host
-/// with 24 GB of memory, because the size of the table depends on the memory.
+/// with 24 GB of memory, because the size of the table depends on the amount of memory.
 const CONNECTIONS: (Duration, f64) = (Duration::from_millis(250), 0.01);
 
 /// Maximum CPU share for sampling the listener.

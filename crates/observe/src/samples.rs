@@ -295,7 +295,7 @@ impl SampleGroup {
 
     /// Takes the last sample, which usually falls within a step. If less than a fifth of a step has
     /// passed, the sample is merged into the previous value. Otherwise, the sample becomes a new
-    /// value. Levels repeat their previous value, because the load may have ended.
+    /// value; for a level, the new value repeats the previous one, because the load may have ended.
     pub(crate) fn take_last(&mut self, now: Instant) -> Option<String> {
         if !self.alive {
             return None;
@@ -472,8 +472,8 @@ impl Series {
         }
     }
 
-    /// Adds the last sample as a new value. A level repeats its previous value, because the load
-    /// may have ended.
+    /// Adds the last sample as a new value. For a level, repeats the previous value instead,
+    /// because the load may have ended.
     fn push_last(&mut self, value: f64, step: Duration) {
         let is_level = self.metric.kind() == MetricKind::Level;
         let before = self.values.last().copied().filter(|_| is_level);

@@ -159,8 +159,8 @@ struct Fold<'a> {
     model: Model,
 }
 
-/// Judges each family by a model that was fitted and calibrated to all other families. Returns the
-/// verdicts, and the calibration to all families.
+/// Judges each family with a model that was fitted to and calibrated on all other families. Returns
+/// the verdicts, and the calibration on all families.
 fn cross_validate(samples: &[Sample]) -> (Vec<Judged>, Vec<(f64, f64)>) {
     let families: BTreeSet<&str> = samples.iter().map(|sample| &*sample.family).collect();
     let folds = families.into_iter().map(|family| {
@@ -193,9 +193,9 @@ fn cross_validate(samples: &[Sample]) -> (Vec<Judged>, Vec<(f64, f64)>) {
 }
 
 /// Returns the points of a calibration: for each bin of the reliability diagram, the mean
-/// probability and the share of right verdicts. Adjacent bins are merged until the shares increase
-/// (pool-adjacent-violators algorithm; Zadrozny and Elkan, KDD 2002). One right and one wrong
-/// verdict are added to each bin, so that no share is 0 or 1.
+/// probability and the share of right verdicts. Adjacent bins are merged until the shares are in
+/// increasing order (pool-adjacent-violators algorithm; Zadrozny and Elkan, KDD 2002). One right
+/// and one wrong verdict are added to each bin, so that no share is 0 or 1.
 fn calibration(judged: &[Judged]) -> Vec<(f64, f64)> {
     let point = |bin: &Bin| {
         let right = (bin.right.count + 1) as f64 / (bin.right.total + 2) as f64;
@@ -304,7 +304,7 @@ struct Bin {
 }
 
 impl Bin {
-    /// Returns a bin that contains the verdicts of both.
+    /// Returns a bin that contains the verdicts of both bins.
     fn with(&self, other: &Bin) -> Bin {
         let total = self.right.total + other.right.total;
         let sum = |bin: &Bin| bin.mean * bin.right.total as f64;
@@ -364,7 +364,7 @@ fn page(date: Option<&str>, model: &Model, judged: &[Judged], new: &[Judged]) ->
         text += "\nRisk and coverage: share of wrong verdicts among the given share of most probable verdicts.\n\n";
         text += &table("coverage | lowest probability | wrong", coverage(judged));
     }
-    text += "\n## Calibration\n\nProbabilities of the regression, and the probabilities that verdicts state instead.\n\n";
+    text += "\n## Calibration\n\nProbability from the regression, and the calibrated probability that the verdict states.\n\n";
     let show = |probability: f64| format!("{:.1} %", probability * 100.0);
     let points = model.calibration.iter();
     let points = points.map(|(from, to)| vec![show(*from), show(*to)]);

@@ -1,9 +1,9 @@
 //! Estimates the probability that a verdict names the right cause (docs/decisions/0057-confidence.md).
 //!
 //! The model is a logistic regression: the log-odds are the sum of the weights of the properties of
-//! the evidence. A calibration then replaces the regression's probability by the share of verdicts
-//! with this probability that were right on other servers. `cargo xtask confidence --write` fits
-//! both to the stored results.
+//! the evidence. A calibration then maps the regression's probability to the share of right
+//! verdicts at this probability, observed on servers outside the fit. `cargo xtask confidence
+//! --write` fits the weights and the calibration to the stored results.
 
 mod fitted;
 
@@ -288,8 +288,8 @@ pub struct Model {
     pub intercept: f64,
     /// Log-odds that each property adds, per unit of its value.
     pub weights: Cow<'static, [(Term, f64)]>,
-    /// Probabilities of the regression, each with the calibrated probability, both increasing. Empty
-    /// for a model without a calibration.
+    /// Points of the calibration: the regression's probability and the calibrated probability. Both
+    /// increase from point to point. Empty for a model without a calibration.
     pub calibration: Cow<'static, [(f64, f64)]>,
     /// Causes of wrong verdicts in the stored results, each with the most frequent right cause.
     pub confused: Cow<'static, [(Cause, Cause)]>,
@@ -308,8 +308,9 @@ impl Model {
         self.calibrated(1.0 / (1.0 + (-log_odds).exp()))
     }
 
-    /// Interpolates linearly between the points of the calibration. It starts at 0, and is constant
-    /// after its last point.
+    /// Returns the calibrated probability, interpolated linearly between (0, 0) and the points of
+    /// the calibration. It is constant after the last point. Without points, returns `probability`
+    /// unchanged.
     fn calibrated(&self, probability: f64) -> f64 {
         let after = self
             .calibration
