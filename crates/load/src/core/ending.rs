@@ -12,7 +12,7 @@ use crate::arrivals::RequestSource;
 use crate::backend::Slot;
 use crate::clock::Ns;
 use crate::connection::ConnectionState;
-use crate::failure::{self, ConnectFailure};
+use crate::failure;
 use crate::judge;
 use crate::judge::CheckedContent;
 use crate::kept_responses::{MAX_KEPT, NotOkBodies, body_in};
@@ -240,6 +240,7 @@ impl Core {
                     self.recorder.silent += u64::from(connection.used == 0);
                     self.in_flight -= 1;
                     self.keep_unknown(slot as Slot, now);
+                    self.pressing.remove(&mut self.connections, slot as Slot);
                 }
                 ConnectionState::Connecting if connection.carries => {
                     let handshake = connection.reached.map(|since| now.saturating_sub(since));
@@ -270,11 +271,11 @@ impl Core {
                     let target = connection.target;
                     self.targets.given_up(target);
                     self.carried -= 1;
+                    self.connections[slot].carries = false;
+                    self.connecting.remove(&mut self.connections, slot as Slot);
                 }
                 _ => continue,
             }
-            self.connections[slot].carries = false;
-            self.pressing.remove(&mut self.connections, slot as Slot);
             self.shut(slot as Slot, CloseFirst::Client, now);
         }
         // Connections that floodmark closes do not count as lost.
@@ -383,7 +384,9 @@ impl Core {
         self.recorder.silent += u64::from(is_silent);
         self.in_flight -= 1;
         self.keep_unknown(slot, now);
-        self.done_with(slot, now);
+        self.pressing.remove(&mut self.connections, slot);
+        self.shut(slot, CloseFirst::Client, now);
+        self.refill(now);
     }
 
     /// Keeps a write that ends without a response, if a check covers it.
@@ -396,50 +399,26 @@ impl Core {
         self.responses.add(content, connection, now);
     }
 
+    /// Ends a request that has exceeded the timeout, unless it has not been sent yet.
     pub(super) fn time_out(&mut self, slot: Slot, now: Ns) {
         let connection = &self.connections[slot as usize];
-        match connection.state {
+        if connection.moments.sent == 0 {
             // The backend has not submitted the request, so no response is possible. The timeout
             // starts when the request is submitted.
-            ConnectionState::Busy if connection.moments.sent == 0 => {
-                self.pressing.remove(&mut self.connections, slot);
-                self.connections[slot as usize].deadline = now + self.timeout;
-                self.pressing.push_back(&mut self.connections, slot);
-            }
-            ConnectionState::Busy => {
-                if connection.reader.ends_with_connection() {
-                    self.recorder.error(ReadError::UnknownLength.name());
-                }
-                self.end_request(slot, Outcome::TimedOut, now);
-            }
-            ConnectionState::Connecting => {
-                let name = match connection.reached {
-                    Some(_) => failure::HANDSHAKE_TIMED_OUT,
-                    None => failure::CONNECT_TIMED_OUT,
-                };
-                let how = CloseFirst::Client;
-                self.actions.push(Action::Close { slot, how });
-                self.connect_failed(slot, ConnectFailure::by_server(name), now);
-            }
-            ConnectionState::Closed
-            | ConnectionState::Closing
-            | ConnectionState::Idle
-            | ConnectionState::Paused => {
-                self.pressing.remove(&mut self.connections, slot);
-            }
+            self.pressing.remove(&mut self.connections, slot);
+            self.connections[slot as usize].deadline = now + self.timeout;
+            self.pressing.push_back(&mut self.connections, slot);
+            return;
         }
+        if connection.reader.ends_with_connection() {
+            self.recorder.error(ReadError::UnknownLength.name());
+        }
+        self.end_request(slot, Outcome::TimedOut, now);
     }
 
     /// Closes a connection that the server should have closed, and reuses its slot.
     pub(super) fn close(&mut self, slot: Slot, now: Ns) {
         self.closing.remove(&mut self.connections, slot);
-        self.shut(slot, CloseFirst::Client, now);
-        self.refill(now);
-    }
-
-    /// Closes a connection that is in the deadline list, and reuses its slot.
-    pub(super) fn done_with(&mut self, slot: Slot, now: Ns) {
-        self.pressing.remove(&mut self.connections, slot);
         self.shut(slot, CloseFirst::Client, now);
         self.refill(now);
     }

@@ -88,7 +88,10 @@ pub struct Core {
     connections: Vec<ConnectionSlot>,
     free: Vec<Slot>,
     idle: List,
-    /// Connections with a deadline, ordered by deadline. All deadlines use the same timeout.
+    /// Connections whose handshake is in progress, ordered by deadline. Handshakes and requests have
+    /// the same timeout.
+    connecting: List,
+    /// Connections with a request in flight, ordered by deadline.
     pressing: List,
     /// Slots that pause before their next connection attempt, ordered by the end of the pause.
     paused: List,
@@ -156,6 +159,7 @@ impl Core {
             connections: Vec::new(),
             free: Vec::new(),
             idle: List::default(),
+            connecting: List::default(),
             pressing: List::default(),
             paused: List::default(),
             closing: List::default(),
@@ -218,6 +222,9 @@ impl Core {
             self.release(slot, now);
             self.refill(now);
         }
+        while let Some(slot) = self.past_deadline(&self.connecting, now) {
+            self.connect_timed_out(slot, now);
+        }
         while let Some(slot) = self.past_deadline(&self.pressing, now) {
             self.time_out(slot, now);
         }
@@ -249,7 +256,13 @@ impl Core {
             .part_end
             .min(self.next_arrival())
             .min(self.next_ahead());
-        for list in [&self.pressing, &self.paused, &self.closing] {
+        let lists = [
+            &self.connecting,
+            &self.pressing,
+            &self.paused,
+            &self.closing,
+        ];
+        for list in lists {
             if let Some(slot) = list.front() {
                 at = at.min(self.connections[slot as usize].deadline);
             }

@@ -10,7 +10,7 @@ use crate::arrivals::RequestSource;
 use crate::backend::Slot;
 use crate::clock::{NS_PER_S, Ns};
 use crate::connection::{ConnectionSlot, ConnectionState};
-use crate::failure::ConnectFailure;
+use crate::failure::{self, ConnectFailure};
 use crate::mix::Pick;
 use crate::outgoing::Due;
 use crate::recorder::Moments;
@@ -141,7 +141,7 @@ impl Core {
         connection.deadline = now + self.timeout;
         connection.reader = floodmark_wire::Reader::new();
         connection.body = Vec::new();
-        self.pressing.push_back(&mut self.connections, slot);
+        self.connecting.push_back(&mut self.connections, slot);
         self.actions.push(Action::Open {
             slot,
             route,
@@ -180,7 +180,7 @@ impl Core {
         let free = at.saturating_sub(connection.opened_late);
         connection.moments.free = free;
         let carries = std::mem::replace(&mut connection.carries, false);
-        self.pressing.remove(&mut self.connections, slot);
+        self.connecting.remove(&mut self.connections, slot);
         self.count_opened();
         if carries {
             self.carried -= 1;
@@ -200,6 +200,16 @@ impl Core {
         }
     }
 
+    pub(super) fn connect_timed_out(&mut self, slot: Slot, now: Ns) {
+        let name = match self.connections[slot as usize].reached {
+            Some(_) => failure::HANDSHAKE_TIMED_OUT,
+            None => failure::CONNECT_TIMED_OUT,
+        };
+        let how = CloseFirst::Client;
+        self.actions.push(Action::Close { slot, how });
+        self.connect_failed(slot, ConnectFailure::by_server(name), now);
+    }
+
     pub(super) fn connect_failed(&mut self, slot: Slot, failure: ConnectFailure, now: Ns) {
         let connection = &mut self.connections[slot as usize];
         if connection.state != ConnectionState::Connecting {
@@ -208,7 +218,7 @@ impl Core {
         if self.targets.failed(connection.target, failure) {
             // The request now waits for a connection to another address.
             let (late, carries) = (connection.opened_late, connection.carries);
-            self.pressing.remove(&mut self.connections, slot);
+            self.connecting.remove(&mut self.connections, slot);
             return self.start_opening(slot, now, late, carries);
         }
         let (moments, opening) = (connection.moments, connection.opening);
@@ -217,7 +227,7 @@ impl Core {
         self.recorder.error(failure.name);
         self.ahead.pace.ended(opening, now);
         self.count_unopened(failure.name, opening, now);
-        self.pressing.remove(&mut self.connections, slot);
+        self.connecting.remove(&mut self.connections, slot);
         let mut failed = None;
         if carried {
             self.carried -= 1;

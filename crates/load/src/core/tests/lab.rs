@@ -172,6 +172,7 @@ impl Core {
     fn check(&mut self, world: &World) {
         let lists = [
             self.idle.members(&mut self.connections),
+            self.connecting.members(&mut self.connections),
             self.pressing.members(&mut self.connections),
             self.paused.members(&mut self.connections),
             self.closing.members(&mut self.connections),
@@ -184,10 +185,11 @@ impl Core {
         for (slot, connection) in self.connections.iter().enumerate() {
             let list = match connection.state {
                 ConnectionState::Idle => 0,
-                ConnectionState::Connecting | ConnectionState::Busy => 1,
-                ConnectionState::Paused => 2,
-                ConnectionState::Closing => 3,
-                ConnectionState::Closed => 4,
+                ConnectionState::Connecting => 1,
+                ConnectionState::Busy => 2,
+                ConnectionState::Paused => 3,
+                ConnectionState::Closing => 4,
+                ConnectionState::Closed => 5,
             };
             assert!(lists[list].contains(&(slot as u32)), "{connection:?}");
             let connecting = connection.state == ConnectionState::Connecting;
@@ -200,6 +202,6 @@ impl Core {
         assert_eq!(unclaimed, self.opening_unclaimed);
         assert_eq!(self.open, self.connections.len() - self.free.len());
         assert!(self.open <= self.cap, "too many connections");
-        assert_eq!(self.open - lists[2].len(), world.open_sockets());
+        assert_eq!(self.open - lists[3].len(), world.open_sockets());
     }
 }
