@@ -19,6 +19,7 @@ mod feed;
 mod gather;
 pub mod judge;
 mod kept_responses;
+mod list;
 mod mix;
 mod outgoing;
 mod rate_control;

@@ -23,10 +23,11 @@ use floodmark_record::plan::{CloseFirst, ConnectionUse, Plan, Retry};
 use crate::arrivals::RequestSource;
 use crate::backend::{Completion, Route, Slot};
 use crate::clock::Ns;
-use crate::connection::{ConnectionSlot, ConnectionState, List};
+use crate::connection::{ConnectionSlot, ConnectionState};
 use crate::failure;
 use crate::judge::Judge;
 use crate::kept_responses::{KeptResponses, NotOkBodies};
+use crate::list::List;
 use crate::mix::Picks;
 use crate::recorder::Recorder;
 use crate::request_log::RequestLog;
@@ -87,16 +88,16 @@ pub struct Core {
     pub request_log: Option<RequestLog>,
     connections: Vec<ConnectionSlot>,
     free: Vec<Slot>,
-    idle: List,
+    idle: List<ConnectionSlot>,
     /// Connections whose handshake is in progress, ordered by deadline. Handshakes and requests have
     /// the same timeout.
-    connecting: List,
+    connecting: List<ConnectionSlot>,
     /// Connections with a request in flight, ordered by deadline.
-    pressing: List,
+    pressing: List<ConnectionSlot>,
     /// Slots that pause before their next connection attempt, ordered by the end of the pause.
-    paused: List,
+    paused: List<ConnectionSlot>,
     /// Connections that the server should close, in the order of their deadlines.
-    closing: List,
+    closing: List<ConnectionSlot>,
     arrivals: RequestSource,
     /// One judge per request of the mix.
     judges: Vec<Judge>,
@@ -217,29 +218,22 @@ impl Core {
         self.arrive(now);
         self.serve_waiting(now);
         self.open_ahead(now);
-        while let Some(slot) = self.past_deadline(&self.paused, now) {
+        while let Some(slot) = self.paused.overdue(&self.connections, now) {
             self.paused.remove(&mut self.connections, slot);
             self.release(slot, now);
             self.refill(now);
         }
-        while let Some(slot) = self.past_deadline(&self.connecting, now) {
+        while let Some(slot) = self.connecting.overdue(&self.connections, now) {
             self.connect_timed_out(slot, now);
         }
-        while let Some(slot) = self.past_deadline(&self.pressing, now) {
+        while let Some(slot) = self.pressing.overdue(&self.connections, now) {
             self.time_out(slot, now);
         }
-        while let Some(slot) = self.past_deadline(&self.closing, now) {
+        while let Some(slot) = self.closing.overdue(&self.connections, now) {
             self.recorder.error(failure::NOT_CLOSED);
             self.server_closes.get_or_insert(false);
             self.close(slot, now);
         }
-    }
-
-    /// Returns the first connection in a list, if its deadline has passed.
-    #[inline]
-    fn past_deadline(&self, list: &List, now: Ns) -> Option<Slot> {
-        let first = list.front();
-        first.filter(|slot| self.connections[*slot as usize].deadline <= now)
     }
 
     /// Returns the time by which [`Core::turn`] must be called next, as far as is known now.
@@ -251,23 +245,14 @@ impl Core {
         {
             return 0;
         }
-        let mut at = self
-            .recorder
+        self.recorder
             .part_end
             .min(self.next_arrival())
-            .min(self.next_ahead());
-        let lists = [
-            &self.connecting,
-            &self.pressing,
-            &self.paused,
-            &self.closing,
-        ];
-        for list in lists {
-            if let Some(slot) = list.front() {
-                at = at.min(self.connections[slot as usize].deadline);
-            }
-        }
-        at
+            .min(self.next_ahead())
+            .min(self.connecting.first_deadline(&self.connections))
+            .min(self.pressing.first_deadline(&self.connections))
+            .min(self.paused.first_deadline(&self.connections))
+            .min(self.closing.first_deadline(&self.connections))
     }
 
     /// Returns when the next arrival is due; `Ns::MAX` in the closed model.
