@@ -1,10 +1,9 @@
-//! The engine's view of a connection: its state, its request and its response reader.
+//! The engine's view of a connection: its state and its response reader.
 
 use floodmark_wire::Reader;
 
 use crate::clock::Ns;
 use crate::list::{Link, ListItem};
-use crate::recorder::Moments;
 
 /// State of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -14,10 +13,8 @@ pub enum ConnectionState {
     Closed,
     /// The handshake is in progress.
     Connecting,
-    /// The connection is established, and no request is assigned to it.
-    Idle,
-    /// The request was sent, and the response is incomplete.
-    Busy,
+    /// The connection is established, and requests can be assigned to it.
+    Established,
     /// The last response is complete, and the server is expected to close the connection.
     Closing,
     /// The connect failed, and the slot waits before the next attempt (closed model only).
@@ -31,16 +28,6 @@ pub struct ConnectionSlot {
     pub state: ConnectionState,
     /// Index of the target address.
     pub target: u32,
-    /// Whether the request in `moments` was assigned to the connection before it was established.
-    pub carries: bool,
-    /// Why the first connection of the request broke, if the request was sent before.
-    pub retried: Option<&'static str>,
-    /// Whether the request asked the server to close the connection.
-    pub last: bool,
-    /// Length of the request in bytes.
-    pub length: usize,
-    /// Number of bytes of the response so far, if requests are logged.
-    pub received: u64,
     /// Number of responses received since the connection was opened.
     pub used: u64,
     /// Whether the connection has been idle at any time since it was opened.
@@ -51,16 +38,11 @@ pub struct ConnectionSlot {
     pub reached: Option<Ns>,
     /// Delay in ns that floodmark caused before the handshake.
     pub opened_late: Ns,
-    /// The time at which the handshake or the request times out.
+    /// The time at which the handshake times out, or the wait for the server's close or the pause
+    /// ends.
     pub deadline: Ns,
-    /// Timestamps of the request.
-    pub moments: Moments,
-    /// Reader of the response.
+    /// Reader of the responses.
     pub reader: Reader,
-    /// The part of the response body from earlier reads, if bodies are kept.
-    pub body: Vec<u8>,
-    /// Whether to keep the response body because it is the first with a status that is not ok.
-    pub keeps_body: bool,
     /// The number in the last response on this connection (`--check`).
     pub last_number: Option<u64>,
     /// Position in the list that contains the connection, if any.

@@ -42,10 +42,16 @@ impl KeptResponses {
         }
     }
 
-    /// Keeps the content of the response to the connection's current request. `done` is the time at
-    /// which the outcome of the request was known.
-    pub fn add(&mut self, content: CheckedContent, connection: &mut ConnectionSlot, done: Ns) {
-        let Moments { pick, sent, .. } = connection.moments;
+    /// Keeps the content of the response to a request on a connection. `done` is the time at which
+    /// the outcome of the request was known.
+    pub fn add(
+        &mut self,
+        content: CheckedContent,
+        moments: &Moments,
+        connection: &mut ConnectionSlot,
+        done: Ns,
+    ) {
+        let Moments { pick, sent, .. } = *moments;
         let (number, words) = match content {
             CheckedContent::Operation(kind, value) => {
                 let key = key_of(pick.number, self.keys);
@@ -202,12 +208,14 @@ mod tests {
     use floodmark_record::kept::KEPT_BYTES;
     use floodmark_record::operation::OperationKind;
 
-    /// Returns a connection whose request has the number 5 and was sent at 1 ns.
-    fn connection() -> ConnectionSlot {
-        let mut connection = ConnectionSlot::default();
-        connection.moments.pick.number = 5;
-        connection.moments.sent = 1;
-        connection
+    /// Adds the content of a response, at 2 ns, to request number 5, which was sent at 1 ns.
+    fn add(kept: &mut KeptResponses, content: CheckedContent) {
+        let mut moments = Moments {
+            sent: 1,
+            ..Moments::default()
+        };
+        moments.pick.number = 5;
+        kept.add(content, &moments, &mut ConnectionSlot::default(), 2);
     }
 
     #[test]
@@ -219,7 +227,7 @@ mod tests {
         let read = CheckedContent::Operation(OperationKind::Read, Some(17));
         let write = CheckedContent::Operation(OperationKind::Unknown, None);
         for content in [read, write] {
-            kept.add(content, &mut connection(), 2);
+            add(&mut kept, content);
         }
         let key = key_of(5, 100);
         let expected = [
@@ -238,7 +246,7 @@ mod tests {
                 number_of_trials: *number_of_trials,
             };
             let content = CheckedContent::Score(10.0, response);
-            kept.add(content, &mut connection(), 2);
+            add(&mut kept, content);
         }
         kept
     }

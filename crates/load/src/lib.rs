@@ -14,6 +14,7 @@ pub mod clock;
 pub mod coalescing;
 mod connection;
 mod core;
+mod exchange;
 mod failure;
 mod feed;
 mod gather;

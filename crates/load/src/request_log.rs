@@ -24,6 +24,7 @@ use floodmark_record::worker_input::RequestLogInput;
 use crate::backend::Slot;
 use crate::clock::Ns;
 use crate::connection::ConnectionSlot;
+use crate::exchange::Exchange;
 use crate::request::push_decimal;
 use crate::schedule::mix_bits;
 
@@ -165,16 +166,17 @@ impl RequestLog {
         self.start = (phase == Phase::Measure).then_some(start);
     }
 
-    /// Logs the connection's request, which ended at `done`, if it is in the sample.
+    /// Logs a request, which ended at `done`, if it is in the sample.
     pub fn add(
         &mut self,
+        exchange: &Exchange,
         connection: &ConnectionSlot,
         slot: Slot,
         done: Ns,
         status: u16,
         outcome: LoggedOutcome,
     ) {
-        let moments = &connection.moments;
+        let moments = &exchange.moments;
         let Some(start) = self.start else {
             return;
         };
@@ -196,11 +198,11 @@ impl RequestLog {
             sent: since(moments.sent),
             first: since(moments.first),
             done: since(done),
-            // Before the first byte, the connection has the bytes of its previous response.
+            // Before the first byte, the exchange has the bytes of the previous response.
             bytes: if moments.first == 0 {
                 0
             } else {
-                connection.received
+                exchange.received
             },
             status,
             outcome,
@@ -337,10 +339,10 @@ mod tests {
         let (mut logs, writer) = request_logs(&input, &plan, 1);
         let mut log = logs.remove(0);
         log.begin(Phase::Measure, 1);
-        let connection = ConnectionSlot::default();
+        let (exchange, connection) = (Exchange::default(), ConnectionSlot::default());
         for done in 2..12 {
             let outcome = LoggedOutcome::ConnectFailed;
-            log.add(&connection, 0, done, 0, outcome);
+            log.add(&exchange, &connection, 0, done, 0, outcome);
         }
         log.finish();
         let end = writer.run();

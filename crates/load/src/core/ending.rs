@@ -12,6 +12,7 @@ use crate::arrivals::RequestSource;
 use crate::backend::Slot;
 use crate::clock::Ns;
 use crate::connection::ConnectionState;
+use crate::exchange::ExchangeState;
 use crate::failure;
 use crate::judge;
 use crate::judge::CheckedContent;
@@ -38,35 +39,24 @@ impl Core {
         now: Ns,
     ) {
         let connection = &mut self.connections[slot as usize];
-        let group = connection.moments.pick.group;
+        let exchange = &mut self.exchanges[slot as usize];
+        let group = exchange.moments.pick.group;
         // If the timestamp is outside `sent..=now`, the wall clock has been changed. Use `now`
         // instead.
-        let sent = connection.moments.sent;
+        let sent = exchange.moments.sent;
         let at = at.filter(|at| (sent..=now).contains(at)).unwrap_or(now);
         self.recorder.received(group, data.len());
-        match connection.state {
-            ConnectionState::Busy => {}
-            ConnectionState::Closing => {
-                self.recorder.error(ReadError::DataAfterClose.name());
-                return self.close(slot, now);
-            }
-            ConnectionState::Idle => {
-                self.recorder.error(ReadError::Unsolicited.name());
-                self.idle.remove(&mut self.connections, slot);
-                return self.shut(slot, CloseFirst::Client, now);
-            }
-            ConnectionState::Closed | ConnectionState::Connecting | ConnectionState::Paused => {
-                return;
-            }
+        if exchange.state != ExchangeState::InFlight {
+            return self.received_unexpectedly(slot, now);
         }
         let starts = !connection.reader.started();
         if starts {
-            connection.moments.first = at;
-            connection.keeps_body = false;
-            connection.received = 0;
+            exchange.moments.first = at;
+            exchange.keeps_body = false;
+            exchange.received = 0;
         }
         if self.request_log.is_some() {
-            connection.received += data.len() as u64;
+            exchange.received += data.len() as u64;
         }
         let judge = &self.judges[group as usize];
         let needs_body = judge.needs_body();
@@ -74,21 +64,21 @@ impl Core {
             let wants = |status| !judge.is_ok_status(status) && not_ok_responses.wants(status);
             !needs_body && reader.status().is_some_and(wants)
         };
-        let collects = needs_body || connection.keeps_body;
+        let collects = needs_body || exchange.keeps_body;
         let fed = if collects {
             self.body.clear();
             let fed = connection.reader.feed(data, &mut self.body);
             // If a body arrives in one piece, it is judged in place. Other bodies are collected
             // first.
-            if !connection.body.is_empty() || !matches!(&fed, Ok(fed) if fed.response.is_some()) {
+            if !exchange.body.is_empty() || !matches!(&fed, Ok(fed) if fed.response.is_some()) {
                 let limit = if needs_body {
                     judge::LONGEST_BODY + 1
                 } else {
                     MAX_KEPT
                 };
-                let room = limit.saturating_sub(connection.body.len());
+                let room = limit.saturating_sub(exchange.body.len());
                 let piece = &self.body[..self.body.len().min(room)];
-                connection.body.extend_from_slice(piece);
+                exchange.body.extend_from_slice(piece);
             }
             fed
         } else {
@@ -99,8 +89,8 @@ impl Core {
             Ok(fed) => {
                 let Some(response) = fed.response else {
                     if starts && wants_body(&self.not_ok_responses, &connection.reader) {
-                        connection.keeps_body = true;
-                        connection.body = body_in(data, judge.to_head);
+                        exchange.keeps_body = true;
+                        exchange.body = body_in(data, judge.to_head);
                     }
                     return;
                 };
@@ -134,12 +124,28 @@ impl Core {
         }
     }
 
+    /// Handles bytes that arrive while no response is expected.
+    fn received_unexpectedly(&mut self, slot: Slot, now: Ns) {
+        match self.connections[slot as usize].state {
+            ConnectionState::Closing => {
+                self.recorder.error(ReadError::DataAfterClose.name());
+                self.close(slot, now);
+            }
+            ConnectionState::Established => {
+                self.recorder.error(ReadError::Unsolicited.name());
+                self.idle.remove(&mut self.connections, slot);
+                self.shut(slot, CloseFirst::Client, now);
+            }
+            ConnectionState::Closed | ConnectionState::Connecting | ConnectionState::Paused => {}
+        }
+    }
+
     /// Counts a response that the server completed by closing the connection.
     pub(super) fn completed_by_close(&mut self, slot: Slot, status: u16, now: Ns) {
         self.body.clear();
-        let connection = &self.connections[slot as usize];
-        let group = connection.moments.pick.group;
-        let collects = connection.keeps_body || self.judges[group as usize].needs_body();
+        let exchange = &self.exchanges[slot as usize];
+        let group = exchange.moments.pick.group;
+        let collects = exchange.keeps_body || self.judges[group as usize].needs_body();
         let unread = (!collects).then_some(&[][..]);
         self.responded(slot, status, unread, now, now);
     }
@@ -149,17 +155,19 @@ impl Core {
     /// earlier read returned the start of the response.
     fn responded(&mut self, slot: Slot, status: u16, unread: Option<&[u8]>, at: Ns, now: Ns) {
         let connection = &mut self.connections[slot as usize];
-        let body = if connection.body.is_empty() {
+        let exchange = &mut self.exchanges[slot as usize];
+        let body = if exchange.body.is_empty() {
             &self.body
         } else {
-            &connection.body
+            &exchange.body
         };
-        let judge = &self.judges[connection.moments.pick.group as usize];
+        let judge = &self.judges[exchange.moments.pick.group as usize];
         let (outcome, content) = judge.outcome(status, body);
         self.recorder
-            .responded(&connection.moments, at, status, outcome);
+            .responded(&exchange.moments, at, status, outcome);
         if let Some(log) = &mut self.request_log {
-            log.add(connection, slot, at, status, LoggedOutcome::Sent(outcome));
+            let outcome = LoggedOutcome::Sent(outcome);
+            log.add(exchange, connection, slot, at, status, outcome);
         }
         if outcome != Outcome::Ok && self.not_ok_responses.wants(status) {
             match unread {
@@ -179,17 +187,24 @@ impl Core {
                 self.recorder.error(lacking);
             }
             if let Some(content) = content {
-                self.responses.add(content, connection, now);
+                self.responses
+                    .add(content, &exchange.moments, connection, now);
             }
         }
         connection.used += 1;
-        // An idle connection keeps no body.
-        connection.body = Vec::new();
+        // An ended exchange keeps no body.
+        exchange.body = Vec::new();
         self.last_life = now;
         self.refused_since = None;
         self.last_response = Some(now);
+        self.end_exchange(slot);
+    }
+
+    /// Ends an exchange in flight.
+    fn end_exchange(&mut self, slot: Slot) {
+        self.exchanges[slot as usize].state = ExchangeState::Ended;
         self.in_flight -= 1;
-        self.pressing.remove(&mut self.connections, slot);
+        self.pressing.remove(&mut self.exchanges, slot);
     }
 
     /// Decides whether a connection is reused or closed after a response.
@@ -222,27 +237,23 @@ impl Core {
             waiting.give_up_beyond(0, |group, n| recorder.unsent(group, n));
         }
         let lost = self.ahead.held.lost;
-        for slot in 0..self.connections.len() {
-            let connection = &mut self.connections[slot];
-            let group = connection.moments.pick.group;
-            match connection.state {
-                ConnectionState::Busy => {
-                    self.recorder.in_flight_at_end(&connection.moments, now);
+        for slot in 0..self.exchanges.len() as Slot {
+            let exchange = &mut self.exchanges[slot as usize];
+            let connection = &self.connections[slot as usize];
+            let group = exchange.moments.pick.group;
+            match exchange.state {
+                ExchangeState::InFlight => {
+                    self.recorder.in_flight_at_end(&exchange.moments, now);
                     if let Some(log) = &mut self.request_log {
-                        log.add(
-                            connection,
-                            slot as Slot,
-                            now,
-                            0,
-                            LoggedOutcome::InFlightAtEnd,
-                        );
+                        let outcome = LoggedOutcome::InFlightAtEnd;
+                        log.add(exchange, connection, slot, now, 0, outcome);
                     }
                     self.recorder.silent += u64::from(connection.used == 0);
-                    self.in_flight -= 1;
-                    self.keep_unknown(slot as Slot, now);
-                    self.pressing.remove(&mut self.connections, slot as Slot);
+                    self.keep_unknown(slot, now);
+                    self.end_exchange(slot);
                 }
-                ConnectionState::Connecting if connection.carries => {
+                ExchangeState::Waiting => {
+                    exchange.state = ExchangeState::Ended;
                     let handshake = connection.reached.map(|since| now.saturating_sub(since));
                     let error = match handshake {
                         Some(LONG_HANDSHAKE..) => Some(failure::HANDSHAKE_TIMED_OUT),
@@ -253,12 +264,12 @@ impl Core {
                             failed.map(|(name, _)| *name)
                         }
                     };
-                    let outcome = if connection.retried.is_some() {
-                        self.recorder.in_flight_at_end(&connection.moments, now);
+                    let outcome = if exchange.retried.is_some() {
+                        self.recorder.in_flight_at_end(&exchange.moments, now);
                         Some(LoggedOutcome::InFlightAtEnd)
                     } else if let Some(error) = error {
                         self.recorder.error(error);
-                        let intended = connection.moments.intended;
+                        let intended = exchange.moments.intended;
                         self.recorder.connect_failed(group, intended, now);
                         Some(LoggedOutcome::ConnectFailed)
                     } else {
@@ -266,17 +277,15 @@ impl Core {
                         None
                     };
                     if let Some((log, outcome)) = self.request_log.as_mut().zip(outcome) {
-                        log.add(connection, slot as Slot, now, 0, outcome);
+                        log.add(exchange, connection, slot, now, 0, outcome);
                     }
-                    let target = connection.target;
-                    self.targets.given_up(target);
+                    self.targets.given_up(connection.target);
                     self.carried -= 1;
-                    self.connections[slot].carries = false;
-                    self.connecting.remove(&mut self.connections, slot as Slot);
+                    self.connecting.remove(&mut self.connections, slot);
                 }
-                _ => continue,
+                ExchangeState::Ended => continue,
             }
-            self.shut(slot as Slot, CloseFirst::Client, now);
+            self.shut(slot, CloseFirst::Client, now);
         }
         // Connections that floodmark closes do not count as lost.
         self.ahead.held.lost = lost;
@@ -286,21 +295,24 @@ impl Core {
     /// the kernel.
     pub(super) fn ended(&mut self, slot: Slot, was_sent: bool, now: Ns) {
         let connection = &mut self.connections[slot as usize];
+        let state = self.exchanges[slot as usize].state;
         match connection.state {
-            ConnectionState::Busy => match connection.reader.end() {
-                Ok(Some(response)) => {
-                    self.completed_by_close(slot, response.status, now);
-                    self.shut(slot, CloseFirst::Client, now);
-                    self.refill(now);
+            ConnectionState::Established if state == ExchangeState::InFlight => {
+                match connection.reader.end() {
+                    Ok(Some(response)) => {
+                        self.completed_by_close(slot, response.status, now);
+                        self.shut(slot, CloseFirst::Client, now);
+                        self.refill(now);
+                    }
+                    Ok(None) => self.lost(slot, was_sent, failure::CLOSED_EARLY, now),
+                    Err(error) => self.malformed(slot, error.name(), now),
                 }
-                Ok(None) => self.lost(slot, was_sent, failure::CLOSED_EARLY, now),
-                Err(error) => self.malformed(slot, error.name(), now),
-            },
+            }
             ConnectionState::Closing => {
                 self.server_closes = Some(true);
                 self.close(slot, now);
             }
-            ConnectionState::Idle => {
+            ConnectionState::Established => {
                 self.idle.remove(&mut self.connections, slot);
                 self.shut(slot, CloseFirst::Client, now);
             }
@@ -317,13 +329,12 @@ impl Core {
         (name, garbled): (&'static str, bool),
         now: Ns,
     ) {
-        let connection = &self.connections[slot as usize];
-        match connection.state {
-            ConnectionState::Busy if garbled || connection.reader.started() => {
-                self.malformed(slot, name, now)
-            }
-            ConnectionState::Busy => self.lost(slot, was_sent, name, now),
-            _ => self.ended(slot, was_sent, now),
+        if self.exchanges[slot as usize].state != ExchangeState::InFlight {
+            self.ended(slot, was_sent, now);
+        } else if garbled || self.connections[slot as usize].reader.started() {
+            self.malformed(slot, name, now);
+        } else {
+            self.lost(slot, was_sent, name, now);
         }
     }
 
@@ -332,19 +343,17 @@ impl Core {
     /// closed it because it was idle. The request is then retried once, unless it could take effect
     /// twice (RFC 9110, section 9.2.2).
     fn lost(&mut self, slot: Slot, was_sent: bool, name: &'static str, now: Ns) {
-        let connection = &mut self.connections[slot as usize];
-        let judge = &self.judges[connection.moments.pick.group as usize];
+        let connection = &self.connections[slot as usize];
+        let exchange = &mut self.exchanges[slot as usize];
+        let judge = &self.judges[exchange.moments.pick.group as usize];
         let is_repeatable = self.retry == Retry::Idempotent
             && (judge.is_idempotent || !was_sent)
             && !judge.is_checked_write();
-        if (connection.used > 0 || connection.rested)
-            && connection.retried.is_none()
-            && is_repeatable
+        if (connection.used > 0 || connection.rested) && exchange.retried.is_none() && is_repeatable
         {
-            connection.retried = Some(name);
-            connection.moments.sent = 0;
-            self.in_flight -= 1;
-            self.pressing.remove(&mut self.connections, slot);
+            exchange.retried = Some(name);
+            exchange.moments.sent = 0;
+            self.end_exchange(slot);
             self.gone(now);
             self.actions.push(Action::Close {
                 slot,
@@ -376,40 +385,43 @@ impl Core {
     /// Ends a sent request without a complete response, and closes its connection.
     fn end_request(&mut self, slot: Slot, outcome: Outcome, now: Ns) {
         let connection = &self.connections[slot as usize];
-        self.recorder.failed(&connection.moments, now, outcome);
+        let exchange = &self.exchanges[slot as usize];
+        self.recorder.failed(&exchange.moments, now, outcome);
         if let Some(log) = &mut self.request_log {
-            log.add(connection, slot, now, 0, LoggedOutcome::Sent(outcome));
+            let outcome = LoggedOutcome::Sent(outcome);
+            log.add(exchange, connection, slot, now, 0, outcome);
         }
         let is_silent = outcome == Outcome::TimedOut && connection.used == 0;
         self.recorder.silent += u64::from(is_silent);
-        self.in_flight -= 1;
         self.keep_unknown(slot, now);
-        self.pressing.remove(&mut self.connections, slot);
+        self.end_exchange(slot);
         self.shut(slot, CloseFirst::Client, now);
         self.refill(now);
     }
 
     /// Keeps a write that ends without a response, if a check covers it.
     fn keep_unknown(&mut self, slot: Slot, now: Ns) {
-        let connection = &mut self.connections[slot as usize];
-        if !self.judges[connection.moments.pick.group as usize].is_checked_write() {
+        let moments = &self.exchanges[slot as usize].moments;
+        if !self.judges[moments.pick.group as usize].is_checked_write() {
             return;
         }
         let content = CheckedContent::Operation(OperationKind::Unknown, None);
-        self.responses.add(content, connection, now);
+        let connection = &mut self.connections[slot as usize];
+        self.responses.add(content, moments, connection, now);
     }
 
     /// Ends a request that has exceeded the timeout, unless it has not been sent yet.
     pub(super) fn time_out(&mut self, slot: Slot, now: Ns) {
-        let connection = &self.connections[slot as usize];
-        if connection.moments.sent == 0 {
+        let exchange = &mut self.exchanges[slot as usize];
+        if exchange.moments.sent == 0 {
             // The backend has not submitted the request, so no response is possible. The timeout
             // starts when the request is submitted.
-            self.pressing.remove(&mut self.connections, slot);
-            self.connections[slot as usize].deadline = now + self.timeout;
-            self.pressing.push_back(&mut self.connections, slot);
+            exchange.deadline = now + self.timeout;
+            self.pressing.remove(&mut self.exchanges, slot);
+            self.pressing.push_back(&mut self.exchanges, slot);
             return;
         }
+        let connection = &self.connections[slot as usize];
         if connection.reader.ends_with_connection() {
             self.recorder.error(ReadError::UnknownLength.name());
         }

@@ -7,6 +7,11 @@
 //!              requests to  handles                   ends requests and
 //!              connections  failures                  connections
 //! ```
+//!
+//! A connection carries exchanges: requests with their responses. An HTTP/1.1 connection has one
+//! exchange at a time. This exchange has the index of its connection (its slot), and the next one
+//! replaces it. So the core needs no search and no pointer to get from one to the other, and
+//! allocates no memory to start an exchange.
 
 mod ending;
 mod opening;
@@ -24,6 +29,7 @@ use crate::arrivals::RequestSource;
 use crate::backend::{Completion, Route, Slot};
 use crate::clock::Ns;
 use crate::connection::{ConnectionSlot, ConnectionState};
+use crate::exchange::Exchange;
 use crate::failure;
 use crate::judge::Judge;
 use crate::kept_responses::{KeptResponses, NotOkBodies};
@@ -87,13 +93,16 @@ pub struct Core {
     /// Log of individual requests; `None` without one.
     pub request_log: Option<RequestLog>,
     connections: Vec<ConnectionSlot>,
+    /// The current or latest exchange of each connection.
+    exchanges: Vec<Exchange>,
     free: Vec<Slot>,
+    /// Established connections that have room for an exchange.
     idle: List<ConnectionSlot>,
     /// Connections whose handshake is in progress, ordered by deadline. Handshakes and requests have
     /// the same timeout.
     connecting: List<ConnectionSlot>,
-    /// Connections with a request in flight, ordered by deadline.
-    pressing: List<ConnectionSlot>,
+    /// Exchanges in flight, ordered by deadline.
+    pressing: List<Exchange>,
     /// Slots that pause before their next connection attempt, ordered by the end of the pause.
     paused: List<ConnectionSlot>,
     /// Connections that the server should close, in the order of their deadlines.
@@ -158,6 +167,7 @@ impl Core {
             targets: Targets::new(plan, thread, threads),
             request_log: None,
             connections: Vec::new(),
+            exchanges: Vec::new(),
             free: Vec::new(),
             idle: List::default(),
             connecting: List::default(),
@@ -226,7 +236,7 @@ impl Core {
         while let Some(slot) = self.connecting.overdue(&self.connections, now) {
             self.connect_timed_out(slot, now);
         }
-        while let Some(slot) = self.pressing.overdue(&self.connections, now) {
+        while let Some(slot) = self.pressing.overdue(&self.exchanges, now) {
             self.time_out(slot, now);
         }
         while let Some(slot) = self.closing.overdue(&self.connections, now) {
@@ -250,7 +260,7 @@ impl Core {
             .min(self.next_arrival())
             .min(self.next_ahead())
             .min(self.connecting.first_deadline(&self.connections))
-            .min(self.pressing.first_deadline(&self.connections))
+            .min(self.pressing.first_deadline(&self.exchanges))
             .min(self.paused.first_deadline(&self.connections))
             .min(self.closing.first_deadline(&self.connections))
     }
@@ -347,7 +357,7 @@ impl Core {
         let standing = |c: &ConnectionSlot| {
             matches!(
                 c.state,
-                ConnectionState::Idle | ConnectionState::Busy | ConnectionState::Closing
+                ConnectionState::Established | ConnectionState::Closing
             )
         };
         if self.refused_since.is_some() && !self.connections.iter().any(standing) {

@@ -10,6 +10,7 @@ use crate::arrivals::RequestSource;
 use crate::backend::Slot;
 use crate::clock::{NS_PER_S, Ns};
 use crate::connection::{ConnectionSlot, ConnectionState};
+use crate::exchange::{Exchange, ExchangeState};
 use crate::failure::{self, ConnectFailure};
 use crate::mix::Pick;
 use crate::outgoing::Due;
@@ -54,23 +55,24 @@ pub fn ready_connections(plan: &Plan, share: ThreadShare) -> usize {
 impl Core {
     /// Returns the request that the slot sends with its handshake or afterwards.
     pub fn due(&self, slot: Slot) -> Due {
-        let connection = &self.connections[slot as usize];
+        let exchange = &self.exchanges[slot as usize];
         Due {
-            pick: connection.moments.pick,
-            last: connection.last,
+            pick: exchange.moments.pick,
+            last: exchange.last,
         }
     }
 
     /// Stores the length of the slot's request before it is sent.
     #[inline]
     pub fn has_length(&mut self, slot: Slot, bytes: usize) {
-        self.connections[slot as usize].length = bytes;
+        self.exchanges[slot as usize].length = bytes;
     }
 
     fn slot(&mut self) -> Slot {
         self.open += 1;
         self.free.pop().unwrap_or_else(|| {
             self.connections.push(ConnectionSlot::default());
+            self.exchanges.push(Exchange::default());
             (self.connections.len() - 1) as Slot
         })
     }
@@ -79,9 +81,8 @@ impl Core {
         if self.open == self.cap {
             self.room_since = now;
         }
-        let connection = &mut self.connections[slot as usize];
-        connection.state = ConnectionState::Closed;
-        connection.body = Vec::new();
+        self.connections[slot as usize].state = ConnectionState::Closed;
+        self.exchanges[slot as usize].body = Vec::new();
         self.open -= 1;
         self.free.push(slot);
     }
@@ -92,7 +93,7 @@ impl Core {
     pub(super) fn open_unclaimed(&mut self, now: Ns, late: Ns) {
         let slot = self.slot();
         self.opening_unclaimed += 1;
-        self.start_opening(slot, now, late, false);
+        self.start_opening(slot, now, late);
     }
 
     /// Opens a connection for the next request of the closed model.
@@ -107,31 +108,31 @@ impl Core {
     /// Opens a connection for a request. `late` is floodmark's delay in opening it, in ns.
     pub(super) fn open_for(&mut self, (pick, intended): (Pick, Ns), late: Ns, now: Ns) {
         let slot = self.slot();
-        let connection = &mut self.connections[slot as usize];
-        connection.moments = Moments {
+        let exchange = &mut self.exchanges[slot as usize];
+        exchange.moments = Moments {
             pick,
             intended,
             free: intended,
             ..Moments::default()
         };
-        connection.retried = None;
+        exchange.retried = None;
         self.carry(slot, now, late);
     }
 
-    /// Opens the slot's connection for the request in the slot's `moments`.
+    /// Opens the slot's connection for the request in the `moments` of the slot's exchange.
     pub(super) fn carry(&mut self, slot: Slot, now: Ns, late: Ns) {
-        let last = self.close_first == CloseFirst::Server && self.uses == Some(1);
-        self.connections[slot as usize].last = last;
+        let exchange = &mut self.exchanges[slot as usize];
+        exchange.state = ExchangeState::Waiting;
+        exchange.last = self.close_first == CloseFirst::Server && self.uses == Some(1);
         self.carried += 1;
-        self.start_opening(slot, now, late, true);
+        self.start_opening(slot, now, late);
     }
 
-    fn start_opening(&mut self, slot: Slot, now: Ns, late: Ns, carries: bool) {
+    fn start_opening(&mut self, slot: Slot, now: Ns, late: Ns) {
         let route = self.targets.take();
         let connection = &mut self.connections[slot as usize];
         connection.state = ConnectionState::Connecting;
         connection.target = route.target;
-        connection.carries = carries;
         connection.used = 0;
         connection.rested = false;
         connection.last_number = None;
@@ -140,12 +141,11 @@ impl Core {
         connection.opened_late = late;
         connection.deadline = now + self.timeout;
         connection.reader = floodmark_wire::Reader::new();
-        connection.body = Vec::new();
         self.connecting.push_back(&mut self.connections, slot);
         self.actions.push(Action::Open {
             slot,
             route,
-            first: carries,
+            first: self.exchanges[slot as usize].state == ExchangeState::Waiting,
         });
     }
 
@@ -178,11 +178,12 @@ impl Core {
         self.recorder.time(kind, at.saturating_sub(since));
         self.recorder.connected();
         let free = at.saturating_sub(connection.opened_late);
-        connection.moments.free = free;
-        let carries = std::mem::replace(&mut connection.carries, false);
+        connection.state = ConnectionState::Established;
         self.connecting.remove(&mut self.connections, slot);
         self.count_opened();
-        if carries {
+        let exchange = &mut self.exchanges[slot as usize];
+        if exchange.state == ExchangeState::Waiting {
+            exchange.moments.free = free;
             self.carried -= 1;
             self.dispatch(slot, now);
             if sent {
@@ -217,19 +218,20 @@ impl Core {
         }
         if self.targets.failed(connection.target, failure) {
             // The request now waits for a connection to another address.
-            let (late, carries) = (connection.opened_late, connection.carries);
+            let late = connection.opened_late;
             self.connecting.remove(&mut self.connections, slot);
-            return self.start_opening(slot, now, late, carries);
+            return self.start_opening(slot, now, late);
         }
-        let (moments, opening) = (connection.moments, connection.opening);
-        let carried = std::mem::replace(&mut connection.carries, false);
-        let retried = connection.retried;
+        let opening = connection.opening;
+        let exchange = &mut self.exchanges[slot as usize];
+        let (moments, retried) = (exchange.moments, exchange.retried);
+        let waited = std::mem::take(&mut exchange.state) == ExchangeState::Waiting;
         self.recorder.error(failure.name);
         self.ahead.pace.ended(opening, now);
         self.count_unopened(failure.name, opening, now);
         self.connecting.remove(&mut self.connections, slot);
         let mut failed = None;
-        if carried {
+        if waited {
             self.carried -= 1;
             if let Some(broken) = retried {
                 failed = Some(LoggedOutcome::Sent(Outcome::Reset));
@@ -251,7 +253,7 @@ impl Core {
             {
                 let group = taken.pick.group;
                 failed = Some(LoggedOutcome::ConnectFailed);
-                self.connections[slot as usize].moments = Moments {
+                self.exchanges[slot as usize].moments = Moments {
                     pick: taken.pick,
                     intended: taken.intended,
                     ..Moments::default()
@@ -262,7 +264,9 @@ impl Core {
             }
         }
         if let Some((log, outcome)) = self.request_log.as_mut().zip(failed) {
-            log.add(&self.connections[slot as usize], slot, now, 0, outcome);
+            let exchange = &self.exchanges[slot as usize];
+            let connection = &self.connections[slot as usize];
+            log.add(exchange, connection, slot, now, 0, outcome);
         }
         let closed_model = matches!(self.arrivals, RequestSource::Closed { .. });
         if closed_model && !self.preparing && !self.winding_up {

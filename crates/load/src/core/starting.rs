@@ -6,7 +6,7 @@ use super::{Action, Core};
 use crate::arrivals::{QueuedArrival, RequestSource};
 use crate::backend::Slot;
 use crate::clock::Ns;
-use crate::connection::ConnectionState;
+use crate::exchange::ExchangeState;
 use crate::kept_responses::NotOkBodies;
 use crate::mix::Pick;
 use crate::recorder::Moments;
@@ -131,9 +131,7 @@ impl Core {
     /// Adds a connection to the idle connections.
     /// The most recently used connection is reused first, but held connections are used in turn.
     pub(super) fn rest(&mut self, slot: Slot) {
-        let connection = &mut self.connections[slot as usize];
-        connection.state = ConnectionState::Idle;
-        connection.rested = true;
+        self.connections[slot as usize].rested = true;
         if self.ahead.hold {
             self.idle.push_back(&mut self.connections, slot);
         } else {
@@ -142,33 +140,34 @@ impl Core {
     }
 
     /// Assigns a request to an established connection, which must not be in any list.
+    #[inline]
     fn assign(&mut self, slot: Slot, (pick, intended): (Pick, Ns), free: Ns, now: Ns) {
-        let uses = self.uses;
-        let connection = &mut self.connections[slot as usize];
-        connection.moments = Moments {
+        let exchange = &mut self.exchanges[slot as usize];
+        exchange.moments = Moments {
             pick,
             intended,
             free,
             ..Moments::default()
         };
-        connection.retried = None;
-        connection.last = self.close_first == CloseFirst::Server
-            && uses.is_some_and(|n| connection.used + 1 >= n);
+        exchange.retried = None;
+        exchange.last = self.close_first == CloseFirst::Server
+            && (self.uses).is_some_and(|n| self.connections[slot as usize].used + 1 >= n);
         self.dispatch(slot, now);
         self.actions.push(Action::Send { slot });
     }
 
     /// Marks the slot's request as sent.
     pub(super) fn dispatch(&mut self, slot: Slot, now: Ns) {
+        let exchange = &mut self.exchanges[slot as usize];
+        exchange.state = ExchangeState::InFlight;
+        // Set a provisional deadline until the send time is known. Otherwise the exchange would keep
+        // an earlier deadline.
+        exchange.deadline = now + self.timeout;
+        let judge = &self.judges[exchange.moments.pick.group as usize];
         let connection = &mut self.connections[slot as usize];
-        connection.state = ConnectionState::Busy;
-        // Set a provisional deadline until the send time is known. Otherwise the connection would
-        // keep an earlier deadline.
-        connection.deadline = now + self.timeout;
-        let judge = &self.judges[connection.moments.pick.group as usize];
         connection.reader.expect_response(judge.to_head);
         self.in_flight += 1;
-        self.pressing.push_back(&mut self.connections, slot);
+        self.pressing.push_back(&mut self.exchanges, slot);
     }
 
     /// Stores the time at which the slot's request was passed to the kernel. Returns whether this
@@ -176,18 +175,18 @@ impl Core {
     /// Does nothing if this time is already known or the request has ended.
     #[inline]
     pub fn sent(&mut self, slot: Slot, now: Ns) -> bool {
-        let connection = &mut self.connections[slot as usize];
-        let was_sent = connection.moments.sent != 0;
-        if connection.state != ConnectionState::Busy || was_sent {
+        let exchange = &mut self.exchanges[slot as usize];
+        let was_sent = exchange.moments.sent != 0;
+        if exchange.state != ExchangeState::InFlight || was_sent {
             return was_sent;
         }
-        connection.moments.sent = now;
-        connection.deadline = now + self.timeout;
-        if connection.retried.is_some() {
-            let group = connection.moments.pick.group;
-            self.recorder.resent(group, connection.length);
+        exchange.moments.sent = now;
+        exchange.deadline = now + self.timeout;
+        if exchange.retried.is_some() {
+            let group = exchange.moments.pick.group;
+            self.recorder.resent(group, exchange.length);
         } else {
-            self.recorder.sent(&connection.moments, connection.length);
+            self.recorder.sent(&exchange.moments, exchange.length);
         }
         was_sent
     }

@@ -12,6 +12,7 @@ use crate::arrivals::{ArrivalQueue, RequestSource};
 use crate::clock::{Ns, seconds};
 use crate::connection::ConnectionState;
 use crate::core::Core;
+use crate::exchange::ExchangeState;
 use crate::gather::Gatherer;
 use crate::mix::Picks;
 use crate::recorder::Recorder;
@@ -173,7 +174,7 @@ impl Core {
         let lists = [
             self.idle.members(&mut self.connections),
             self.connecting.members(&mut self.connections),
-            self.pressing.members(&mut self.connections),
+            self.pressing.members(&mut self.exchanges),
             self.paused.members(&mut self.connections),
             self.closing.members(&mut self.connections),
             self.free.clone(),
@@ -182,20 +183,22 @@ impl Core {
         seen.sort_unstable();
         assert!(seen.iter().copied().eq(0..self.connections.len() as u32));
         let (mut busy, mut carried, mut unclaimed) = (0, 0, 0);
-        for (slot, connection) in self.connections.iter().enumerate() {
-            let list = match connection.state {
-                ConnectionState::Idle => 0,
-                ConnectionState::Connecting => 1,
-                ConnectionState::Busy => 2,
-                ConnectionState::Paused => 3,
-                ConnectionState::Closing => 4,
-                ConnectionState::Closed => 5,
+        let all = self.connections.iter().zip(&self.exchanges);
+        for (slot, (connection, exchange)) in all.enumerate() {
+            let state = (connection.state, exchange.state);
+            let list = match state {
+                (ConnectionState::Established, ExchangeState::Ended) => 0,
+                (ConnectionState::Connecting, ExchangeState::Ended | ExchangeState::Waiting) => 1,
+                (ConnectionState::Established, ExchangeState::InFlight) => 2,
+                (ConnectionState::Paused, ExchangeState::Ended) => 3,
+                (ConnectionState::Closing, ExchangeState::Ended) => 4,
+                (ConnectionState::Closed, ExchangeState::Ended) => 5,
+                _ => panic!("{connection:?} {exchange:?}"),
             };
             assert!(lists[list].contains(&(slot as u32)), "{connection:?}");
-            let connecting = connection.state == ConnectionState::Connecting;
-            busy += u64::from(connection.state == ConnectionState::Busy);
-            carried += u64::from(connecting && connection.carries);
-            unclaimed += u64::from(connecting && !connection.carries);
+            busy += u64::from(exchange.state == ExchangeState::InFlight);
+            carried += u64::from(exchange.state == ExchangeState::Waiting);
+            unclaimed += u64::from(state == (ConnectionState::Connecting, ExchangeState::Ended));
         }
         assert_eq!(busy, self.in_flight);
         assert_eq!(carried, self.carried);

@@ -21,6 +21,7 @@ use super::Core;
 use crate::arrivals::{ArrivalQueue, RequestSource};
 use crate::backend::Completion;
 use crate::clock::{Ns, seconds};
+use crate::exchange::ExchangeState;
 use crate::mix::Picks;
 use crate::schedule::{ArrivalSchedule, alone};
 use crate::testing::{closed_plan, held_plan, length, open_plan, with_mix};
@@ -211,7 +212,7 @@ pub(super) const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\
 
 pub(super) fn connect(core: &mut Core, at: Ns) {
     core.actions.clear();
-    let sent = core.connections[0].carries;
+    let sent = core.exchanges[0].state == ExchangeState::Waiting;
     core.on(Completion::Connected { slot: 0, at, sent }, at);
 }
 
@@ -273,7 +274,7 @@ fn waiting_for_the_only_connection_is_blocked_time() {
             if connection_use == ConnectionUse::Kept {
                 send(core, at);
             }
-            assert_eq!(core.connections[0].moments.intended, start + request * MS);
+            assert_eq!(core.exchanges[0].moments.intended, start + request * MS);
             if request == 0 {
                 core.turn(start + MS);
                 core.turn(start + 2 * MS);
@@ -344,7 +345,7 @@ fn counts_after_loss(method: &str, retry: Retry, sent: bool) -> Counts {
         send(core, start + MS);
     }
     core.on(Completion::Ended { slot: 0 }, start + MS);
-    if core.connections[0].retried.is_some() {
+    if core.exchanges[0].retried.is_some() {
         connect(core, start + MS);
         response(core, start + MS);
     }
