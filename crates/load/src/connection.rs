@@ -13,7 +13,7 @@ pub enum ConnectionState {
     Closed,
     /// The handshake is in progress.
     Connecting,
-    /// The connection is established, and requests can be assigned to it.
+    /// The connection is established. It is idle or has an exchange in flight.
     Established,
     /// The last response is complete, and the server is expected to close the connection.
     Closing,
@@ -38,8 +38,8 @@ pub struct ConnectionSlot {
     pub reached: Option<Ns>,
     /// Delay in ns that floodmark caused before the handshake.
     pub opened_late: Ns,
-    /// The time at which the handshake times out, or the wait for the server's close or the pause
-    /// ends.
+    /// The time at which the handshake times out, the wait for the server to close ends, or the
+    /// pause ends.
     pub deadline: Ns,
     /// Reader of the responses.
     pub reader: Reader,

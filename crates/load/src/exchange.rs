@@ -21,7 +21,7 @@ pub enum ExchangeState {
 pub struct Exchange {
     /// State of the exchange.
     pub state: ExchangeState,
-    /// Why the first connection of the request broke, if the request was sent before.
+    /// Why the request's first connection ended, if the request is a retry.
     pub retried: Option<&'static str>,
     /// Whether the request asks the server to close the connection.
     pub last: bool,
@@ -31,14 +31,14 @@ pub struct Exchange {
     pub received: u64,
     /// The time at which the request times out.
     pub deadline: Ns,
-    /// The request and its timestamps. They stay until the next exchange starts, because bytes that
-    /// arrive in between count for the group of the request.
+    /// The request and its timestamps. Kept until the next exchange starts, because bytes that
+    /// arrive before then count towards the request's group.
     pub moments: Moments,
     /// The part of the response body from earlier reads, if bodies are kept.
     pub body: Vec<u8>,
     /// Whether to keep the response body because it is the first with a status that is not ok.
     pub keeps_body: bool,
-    /// Position in the list of requests in flight.
+    /// Position in the list of exchanges in flight.
     pub link: Link,
 }
 

@@ -208,7 +208,7 @@ mod tests {
     use floodmark_record::kept::KEPT_BYTES;
     use floodmark_record::operation::OperationKind;
 
-    /// Adds the content of a response, at 2 ns, to request number 5, which was sent at 1 ns.
+    /// Adds the content of a response at 2 ns. Its request has the number 5 and was sent at 1 ns.
     fn add(kept: &mut KeptResponses, content: CheckedContent) {
         let mut moments = Moments {
             sent: 1,

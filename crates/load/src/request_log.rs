@@ -166,7 +166,7 @@ impl RequestLog {
         self.start = (phase == Phase::Measure).then_some(start);
     }
 
-    /// Logs a request, which ended at `done`, if it is in the sample.
+    /// Logs a request that ended at `done`, if the request is in the sample.
     pub fn add(
         &mut self,
         exchange: &Exchange,
@@ -198,7 +198,7 @@ impl RequestLog {
             sent: since(moments.sent),
             first: since(moments.first),
             done: since(done),
-            // Before the first byte, the exchange has the bytes of the previous response.
+            // Until the first byte arrives, `received` is the size of the previous response.
             bytes: if moments.first == 0 {
                 0
             } else {

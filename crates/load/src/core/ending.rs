@@ -410,7 +410,8 @@ impl Core {
         self.responses.add(content, moments, connection, now);
     }
 
-    /// Ends a request that has exceeded the timeout, unless it has not been sent yet.
+    /// Handles a request whose deadline has passed. Ends the request if it was sent; otherwise,
+    /// extends the deadline.
     pub(super) fn time_out(&mut self, slot: Slot, now: Ns) {
         let exchange = &mut self.exchanges[slot as usize];
         if exchange.moments.sent == 0 {

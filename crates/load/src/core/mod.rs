@@ -9,9 +9,9 @@
 //! ```
 //!
 //! A connection carries exchanges: requests with their responses. An HTTP/1.1 connection has one
-//! exchange at a time. This exchange has the index of its connection (its slot), and the next one
-//! replaces it. So the core needs no search and no pointer to get from one to the other, and
-//! allocates no memory to start an exchange.
+//! exchange at a time. The exchange has the same index (slot) as its connection, and the next
+//! exchange replaces it. The core can therefore look up either one by index, and starts an exchange
+//! without allocating memory.
 
 mod ending;
 mod opening;
@@ -98,8 +98,8 @@ pub struct Core {
     free: Vec<Slot>,
     /// Established connections that have room for an exchange.
     idle: List<ConnectionSlot>,
-    /// Connections whose handshake is in progress, ordered by deadline. Handshakes and requests have
-    /// the same timeout.
+    /// Connections whose handshake is in progress, ordered by deadline. All handshakes have the
+    /// same timeout, so new ones are appended.
     connecting: List<ConnectionSlot>,
     /// Exchanges in flight, ordered by deadline.
     pressing: List<Exchange>,

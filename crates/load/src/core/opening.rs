@@ -119,7 +119,7 @@ impl Core {
         self.carry(slot, now, late);
     }
 
-    /// Opens the slot's connection for the request in the `moments` of the slot's exchange.
+    /// Opens the slot's connection for the request of the slot's exchange.
     pub(super) fn carry(&mut self, slot: Slot, now: Ns, late: Ns) {
         let exchange = &mut self.exchanges[slot as usize];
         exchange.state = ExchangeState::Waiting;
