@@ -354,6 +354,7 @@ fn place(error: &RequestError) -> RequestPart {
         | RequestError::ContentLength { .. }
         | RequestError::LengthOfVarying
         | RequestError::TransferEncoding
+        | RequestError::NotInHttp2(_)
         | RequestError::Connection { .. } => RequestPart::Headers,
     }
 }

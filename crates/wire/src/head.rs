@@ -320,7 +320,7 @@ impl Fields {
     /// Reads a decimal number, which may be repeated on one or several lines if all copies are
     /// equal. RFC 9112 section 6.3 rule 5 allows this, because some intermediaries merge or copy
     /// the line.
-    fn content_length(&mut self, value: &[u8]) -> Result<(), ReadError> {
+    pub(crate) fn content_length(&mut self, value: &[u8]) -> Result<(), ReadError> {
         for one in value.split(|&b| b == b',') {
             let length = decimal(one.trim_ascii()).filter(|length| *length <= MAX_LENGTH);
             let length = length.ok_or(ReadError::GarbageContentLength)?;

@@ -75,6 +75,10 @@ pub enum RequestError {
         "header \"Transfer-Encoding\" is not supported, because the body is sent with its Content-Length; remove the header"
     )]
     TransferEncoding,
+    /// A header belongs to HTTP/1.1 connections, but the request is for HTTP/2 (RFC 9113 section
+    /// 8.2.2).
+    #[error("header {0:?} is not allowed in HTTP/2; remove the header")]
+    NotInHttp2(String),
     /// A `Connection` header conflicts with [`RequestSpec::close`].
     #[error(
         "header \"Connection: {given}\" conflicts with {}",
@@ -127,7 +131,7 @@ pub fn request_head(
 /// The part of a `Content-Length` line before the value.
 const LENGTH: &str = "Content-Length: ";
 
-const USER_AGENT: &str = concat!("floodmark/", env!("CARGO_PKG_VERSION"));
+pub(crate) const USER_AGENT: &str = concat!("floodmark/", env!("CARGO_PKG_VERSION"));
 
 /// Returns the lines of the head with their line endings, including the empty line. Without a
 /// `length`, the `Content-Length` line ends before its value.
@@ -146,8 +150,7 @@ fn lines(spec: &RequestSpec<'_>, length: Option<usize>) -> Result<Vec<String>, R
     let mut lines = vec![format!("{} {} HTTP/1.1\r\n", spec.method, spec.path)];
     let line = |(name, value)| format!("{name}: {value}\r\n");
     lines.extend(defaults.chain(given).map(line));
-    let has_length = !spec.body.is_empty() || matches!(spec.method, "POST" | "PUT" | "PATCH");
-    if has_length && !is_given("content-length") {
+    if adds_length(spec) {
         match length {
             Some(length) => lines.push(format!("{LENGTH}{length}\r\n")),
             None => lines.extend([LENGTH.to_owned(), "\r\n".to_owned()]),
@@ -163,7 +166,13 @@ fn lines(spec: &RequestSpec<'_>, length: Option<usize>) -> Result<Vec<String>, R
     Ok(lines)
 }
 
-fn check_line(spec: &RequestSpec<'_>) -> Result<(), RequestError> {
+/// Returns whether a `Content-Length` header must be added to the user's headers.
+pub(crate) fn adds_length(spec: &RequestSpec<'_>) -> bool {
+    let has_length = !spec.body.is_empty() || matches!(spec.method, "POST" | "PUT" | "PATCH");
+    has_length && !is_given(spec.headers, "content-length")
+}
+
+pub(crate) fn check_line(spec: &RequestSpec<'_>) -> Result<(), RequestError> {
     let is_graphic = |text: &str| text.bytes().all(|b| b.is_ascii_graphic());
     Err(if !is_token(spec.method) {
         RequestError::MethodNotAToken(spec.method.to_owned())
@@ -182,7 +191,10 @@ fn check_line(spec: &RequestSpec<'_>) -> Result<(), RequestError> {
     })
 }
 
-fn check_headers(spec: &RequestSpec<'_>, length: Option<usize>) -> Result<(), RequestError> {
+pub(crate) fn check_headers(
+    spec: &RequestSpec<'_>,
+    length: Option<usize>,
+) -> Result<(), RequestError> {
     for (i, (name, value)) in spec.headers.iter().enumerate() {
         if !is_token(name) {
             return Err(RequestError::HeaderNameNotAToken(name.clone()));
@@ -216,7 +228,7 @@ fn check_headers(spec: &RequestSpec<'_>, length: Option<usize>) -> Result<(), Re
     Ok(())
 }
 
-fn is_given(headers: &[(String, String)], name: &str) -> bool {
+pub(crate) fn is_given(headers: &[(String, String)], name: &str) -> bool {
     headers
         .iter()
         .any(|(given, _)| given.eq_ignore_ascii_case(name))

@@ -1,0 +1,914 @@
+//! The session: the state of one connection.
+
+use super::error::{ConnectionError, ErrorCode, Malformed, Unavailable};
+use super::frame::{
+    self, DEFAULT_WINDOW_BYTES, Frame, FrameHeader, MAX_31_BITS, MIN_MAX_FRAME_BYTES, PREFACE,
+    Setting, flag, kind,
+};
+use super::hpack::{DEFAULT_TABLE_BYTES, Decoder, integer};
+use super::request::{Form, RequestHead};
+use super::response::Section;
+use super::streams::{Stream, StreamState, Streams, add_window};
+use crate::head::MAX_SECTION_BYTES;
+use crate::reader::MAX_INTERIM;
+
+/// Maximum number of CONTINUATION frames per field block, equal to nghttp2's default. Servers and
+/// clients without a limit can be attacked (CVE-2024-28182).
+pub const MAX_CONTINUATIONS: u8 = 8;
+
+/// Output above which a session accepts neither requests nor parts of request bodies, in bytes.
+///
+/// The output therefore has at most this size plus one request head. Answers to the server's frames
+/// may add the same number of bytes.
+pub const MAX_OUTPUT_BYTES: usize = 64 * 1024;
+
+/// Maximum number of open streams before the server's SETTINGS arrive, equal to nghttp2's value.
+/// RFC 9113 section 6.5.2 recommends that servers allow at least 100 streams.
+const STREAMS_BEFORE_SETTINGS: u32 = 100;
+
+/// Settings of a session. Values outside the range in their description are replaced by the nearest
+/// legal value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Config {
+    /// Maximum number of open streams, from 1 to 2^20.
+    pub max_streams: u32,
+    /// Flow-control window of a stream for received data, in bytes, from 2 to 2^31 - 1.
+    pub stream_window: u32,
+    /// Flow-control window of the connection for received data, in bytes, from 65,535 to 2^31 - 1.
+    pub connection_window: u32,
+    /// Maximum size of the dynamic table that the server may use to compress responses, in bytes.
+    pub header_table: u32,
+    /// Number of frames without effect on a response that the server may send until
+    /// [`Session::renew_idle_frames`] is called: SETTINGS, PING, their answers, GOAWAY, PRIORITY,
+    /// unknown types, and DATA without data.
+    pub idle_frames: u32,
+}
+
+impl Default for Config {
+    /// One stream, a window of 1 MiB for the stream and 16 MiB for the connection, the RFC's table
+    /// size of 4,096 bytes, and 1,000 idle frames.
+    fn default() -> Self {
+        Config {
+            max_streams: 1,
+            stream_window: 1 << 20,
+            connection_window: 16 << 20,
+            header_table: DEFAULT_TABLE_BYTES,
+            idle_frames: 1000,
+        }
+    }
+}
+
+/// The server's SETTINGS that affect a client (RFC 9113 section 6.5.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeerSettings {
+    /// Maximum size of the dynamic table for request heads, in bytes.
+    pub header_table: u32,
+    /// Maximum number of open streams. `None` means no limit.
+    pub max_streams: Option<u32>,
+    /// Initial flow-control window of a stream for request bodies, in bytes.
+    pub stream_window: u32,
+    /// Maximum payload of a frame, in bytes.
+    pub max_frame: u32,
+}
+
+/// What a server did, in the order of its frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event<'a> {
+    /// A final response head arrived.
+    Head {
+        /// Stream identifier.
+        stream: u32,
+        /// Status code, 200 to 999.
+        status: u16,
+        /// Value of `content-length`, in bytes.
+        content_length: Option<u64>,
+        /// Whether the response ends with its head.
+        end: bool,
+    },
+    /// A part of a response body arrived. Without `end`, the part is not empty. One DATA frame may
+    /// cause several events.
+    Data {
+        /// Stream identifier.
+        stream: u32,
+        /// The part, without padding.
+        bytes: &'a [u8],
+        /// Whether the response ends with this part.
+        end: bool,
+    },
+    /// Trailers arrived and ended a response.
+    Trailers {
+        /// Stream identifier.
+        stream: u32,
+    },
+    /// The server ended a stream before its response was complete.
+    Reset {
+        /// Stream identifier.
+        stream: u32,
+        /// The server's reason.
+        code: ErrorCode,
+    },
+    /// The server did not process a request (RFC 9113 section 8.7). It may be sent again.
+    Refused {
+        /// Stream identifier.
+        stream: u32,
+    },
+    /// A response is malformed. The session resets its stream.
+    Malformed {
+        /// Stream identifier.
+        stream: u32,
+        /// The first fault.
+        reason: Malformed,
+    },
+    /// The server shuts the connection down. Streams above `last` were not processed and are
+    /// closed without further events. The others continue. A second GOAWAY may lower `last`.
+    GoAway {
+        /// Highest stream that the server may process.
+        last: u32,
+        /// The server's reason.
+        code: ErrorCode,
+    },
+    /// SETTINGS arrived. [`Session::peer`] returns them. They may allow more streams, and may
+    /// change the credit for request bodies.
+    Settings,
+    /// The answer to a PING arrived.
+    Pong([u8; 8]),
+    /// Credit arrived for the request body of a stream, or for all bodies (stream 0).
+    WindowUpdate {
+        /// Stream identifier, or 0.
+        stream: u32,
+    },
+}
+
+/// Receives the events of a session.
+pub trait EventSink {
+    /// Receives an event.
+    fn event(&mut self, event: Event<'_>);
+
+    /// Receives a regular field of a final response head or of trailers, before the event
+    /// [`Head`](Event::Head), [`Trailers`](Event::Trailers) or [`Malformed`](Event::Malformed).
+    /// Names are lower-case.
+    fn field(&mut self, _stream: u32, _name: &[u8], _value: &[u8]) {}
+}
+
+impl<F: FnMut(Event<'_>)> EventSink for F {
+    fn event(&mut self, event: Event<'_>) {
+        self(event);
+    }
+}
+
+/// The state of one connection.
+///
+/// Memory: about 150 KiB, most of which is used only for heads that span several reads or frames,
+/// plus at most 160 bytes per allowed stream.
+///
+/// ```
+/// use floodmark_wire::RequestSpec;
+/// use floodmark_wire::h2::{Config, Event, Scheme, Session, encode_heads, request_fields};
+///
+/// let spec = RequestSpec {
+///     method: "GET",
+///     path: "/",
+///     authority: "127.0.0.1:8080",
+///     headers: &[],
+///     body: b"",
+///     close: false,
+/// };
+/// let fields = request_fields(&spec, Scheme::Http, Some(0))?;
+/// let heads = encode_heads(&[fields]);
+///
+/// let mut session = Session::new(&Config::default());
+/// let stream = session.request(&heads[0], false, |_, _| ()).expect("the first stream is free");
+/// assert!(session.output().starts_with(b"PRI * HTTP/2.0\r\n"));
+///
+/// // SETTINGS, then HEADERS with `:status: 200` and the end of the stream.
+/// let input = b"\0\0\0\x04\0\0\0\0\0\0\0\x01\x01\x05\0\0\0\x01\x88";
+/// let mut status = None;
+/// session.feed(input, &mut |event: Event<'_>| {
+///     if let Event::Head { stream: of, status: code, end: true, .. } = event {
+///         status = Some((of, code));
+///     }
+/// })?;
+/// assert_eq!(status, Some((stream, 200)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Session {
+    config: Config,
+    peer: PeerSettings,
+    has_peer_settings: bool,
+    decoder: Decoder,
+    streams: Streams,
+    /// Bytes to send.
+    out: Vec<u8>,
+    reading: Reading,
+    /// A frame header that is split over several reads.
+    header: [u8; FrameHeader::BYTES],
+    header_length: usize,
+    /// The payload of a frame that is split over several reads, except DATA.
+    payload: Vec<u8>,
+    /// The fragments of a field block in several frames.
+    block: Vec<u8>,
+    open_block: Option<OpenBlock>,
+    idle_frames: u32,
+    /// Bytes that flow control allows the client to send on all streams.
+    send_window: i64,
+    /// Bytes of DATA frames for which the server has no new credit yet.
+    received: u32,
+    requests: RequestTable,
+    /// Highest stream that the server may process, after GOAWAY.
+    last_stream: Option<u32>,
+    failed: Option<ConnectionError>,
+}
+
+/// State of the table that the server uses to decompress request heads.
+#[derive(Debug)]
+struct RequestTable {
+    /// Size of the table. It only shrinks, so the shared fields never leave the table while they
+    /// are used.
+    bytes: u32,
+    /// Whether the next block must start with a size update (RFC 7541 section 4.2).
+    owes_size_update: bool,
+    /// Whether a request has inserted the shared fields.
+    has_shared_fields: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Reading {
+    Header,
+    Payload(FrameHeader),
+    /// The byte with the length of the padding of a DATA frame.
+    DataPadding(FrameHeader),
+    Data(Data),
+}
+
+/// The rest of a DATA frame.
+#[derive(Debug, Clone, Copy)]
+struct Data {
+    stream: u32,
+    left: usize,
+    padding_left: usize,
+    end: bool,
+}
+
+/// A field block whose frames have not all arrived.
+#[derive(Debug, Clone, Copy)]
+struct OpenBlock {
+    stream: u32,
+    end_stream: bool,
+    continuations: u8,
+}
+
+impl Session {
+    /// Creates a session. Its output starts with the preface, our SETTINGS and the credit for the
+    /// connection.
+    #[must_use]
+    pub fn new(config: &Config) -> Self {
+        let config = Config {
+            max_streams: config.max_streams.clamp(1, 1 << 20),
+            stream_window: config.stream_window.clamp(2, MAX_31_BITS),
+            connection_window: config
+                .connection_window
+                .clamp(DEFAULT_WINDOW_BYTES, MAX_31_BITS),
+            ..*config
+        };
+        let mut out = Vec::with_capacity(1024);
+        out.extend_from_slice(PREFACE);
+        let settings = [
+            Setting::HeaderTableSize(config.header_table),
+            Setting::EnablePush(0),
+            Setting::InitialWindowSize(config.stream_window),
+            Setting::MaxHeaderListSize(MAX_SECTION_BYTES as u32),
+        ];
+        frame::settings(&settings, &mut out);
+        let credit = config.connection_window - DEFAULT_WINDOW_BYTES;
+        if credit > 0 {
+            frame::window_update(0, credit, &mut out);
+        }
+        Session {
+            config,
+            peer: PeerSettings {
+                header_table: DEFAULT_TABLE_BYTES,
+                max_streams: None,
+                stream_window: DEFAULT_WINDOW_BYTES,
+                max_frame: MIN_MAX_FRAME_BYTES,
+            },
+            has_peer_settings: false,
+            decoder: Decoder::new(config.header_table, MAX_SECTION_BYTES),
+            streams: Streams::new(config.max_streams),
+            out,
+            reading: Reading::Header,
+            header: [0; FrameHeader::BYTES],
+            header_length: 0,
+            payload: Vec::with_capacity(MIN_MAX_FRAME_BYTES as usize),
+            block: Vec::with_capacity(MAX_SECTION_BYTES),
+            open_block: None,
+            idle_frames: config.idle_frames,
+            send_window: i64::from(DEFAULT_WINDOW_BYTES),
+            received: 0,
+            requests: RequestTable {
+                bytes: DEFAULT_TABLE_BYTES,
+                owes_size_update: false,
+                has_shared_fields: false,
+            },
+            last_stream: None,
+            failed: None,
+        }
+    }
+
+    /// Returns the bytes to send.
+    #[must_use]
+    pub fn output(&self) -> &[u8] {
+        &self.out
+    }
+
+    /// Removes bytes that were sent from the start of the output.
+    ///
+    /// # Panics
+    /// Panics if the output is shorter.
+    pub fn sent(&mut self, bytes: usize) {
+        self.out.drain(..bytes);
+    }
+
+    /// Returns the server's SETTINGS, or their defaults.
+    #[must_use]
+    pub fn peer(&self) -> &PeerSettings {
+        &self.peer
+    }
+
+    /// Returns the number of open streams.
+    #[must_use]
+    pub fn open_streams(&self) -> u32 {
+        self.streams.open()
+    }
+
+    /// Returns the maximum number of open streams: the smaller limit of client and server. A lower
+    /// limit does not close streams.
+    #[must_use]
+    pub fn stream_limit(&self) -> u32 {
+        let peer = match self.peer.max_streams {
+            None if !self.has_peer_settings => STREAMS_BEFORE_SETTINGS,
+            None => u32::MAX,
+            Some(limit) => limit,
+        };
+        self.config.max_streams.min(peer)
+    }
+
+    /// Restores the number of frames in [`Config::idle_frames`]. Calls at a fixed interval limit the
+    /// rate of these frames.
+    pub fn renew_idle_frames(&mut self) {
+        self.idle_frames = self.config.idle_frames;
+    }
+
+    /// Appends a request head to the output and returns the stream identifier. With `has_body`, the
+    /// body follows in calls of [`send_body`](Self::send_body).
+    ///
+    /// `value` is called for each varying field in turn, with its number from 0, and appends the
+    /// value. All heads on a connection must come from the same call of
+    /// [`encode_heads`](super::encode_heads).
+    ///
+    /// # Errors
+    /// The session cannot send another request now.
+    pub fn request(
+        &mut self,
+        head: &RequestHead,
+        has_body: bool,
+        value: impl FnMut(usize, &mut Vec<u8>),
+    ) -> Result<u32, Unavailable> {
+        if self.failed.is_some() || self.last_stream.is_some() {
+            return Err(Unavailable::Closing);
+        }
+        if self.streams.open() >= self.stream_limit() {
+            return Err(Unavailable::Streams);
+        }
+        if self.out.len() >= MAX_OUTPUT_BYTES {
+            return Err(Unavailable::Output);
+        }
+        let stream = Stream {
+            state: StreamState::Head,
+            to_head_request: head.is_head_request(),
+            is_sending: has_body,
+            send_window: i64::from(self.peer.stream_window),
+            ..Stream::default()
+        };
+        let id = self.streams.start(stream).ok_or(Unavailable::Closing)?;
+        let table = &mut self.requests;
+        frame::headers(id, !has_body, &mut self.out, |out| {
+            if std::mem::take(&mut table.owes_size_update) {
+                integer::encode(table.bytes as usize, 5, 0x20, out);
+            }
+            let form = if head.table_bytes() > table.bytes as usize {
+                Form::Static
+            } else if std::mem::replace(&mut table.has_shared_fields, true) {
+                Form::Later
+            } else {
+                Form::First
+            };
+            head.write(form, value, out);
+        });
+        Ok(id)
+    }
+
+    /// Appends as much of a request body as flow control and [`MAX_OUTPUT_BYTES`] allow, and
+    /// returns the number of bytes. With `end`, the body ends after `part`.
+    ///
+    /// `part` must not be empty. A stream that is closed accepts nothing.
+    pub fn send_body(&mut self, stream: u32, part: &[u8], end: bool) -> usize {
+        debug_assert!(!part.is_empty(), "an empty part of a body");
+        let Some(sender) = self.streams.get_open(stream) else {
+            return 0;
+        };
+        if !sender.is_sending {
+            return 0;
+        }
+        let mut sent = 0;
+        while sent < part.len() {
+            let window = sender.send_window.min(self.send_window).max(0);
+            let room = MAX_OUTPUT_BYTES.saturating_sub(self.out.len() + FrameHeader::BYTES);
+            let length = (part.len() - sent)
+                .min(window as usize)
+                .min(room)
+                .min(self.peer.max_frame as usize);
+            if length == 0 {
+                break;
+            }
+            let is_last = end && sent + length == part.len();
+            frame::data(stream, &part[sent..sent + length], is_last, &mut self.out);
+            sent += length;
+            sender.send_window -= length as i64;
+            self.send_window -= length as i64;
+            sender.is_sending = !is_last;
+        }
+        sent
+    }
+
+    /// Ends a stream before its response is complete. Frames that are still in transit are ignored.
+    pub fn reset(&mut self, stream: u32, code: ErrorCode) {
+        if self.streams.get_open(stream).is_some() {
+            self.streams.close(stream, StreamState::Abandoned);
+            frame::reset(stream, code, &mut self.out);
+        }
+    }
+
+    /// Appends a PING to the output. The answer is an [`Event::Pong`] with the same bytes.
+    pub fn ping(&mut self, payload: [u8; 8]) {
+        frame::ping(payload, &mut self.out);
+    }
+
+    /// Appends a GOAWAY to the output, before the client closes the connection.
+    pub fn go_away(&mut self) {
+        frame::go_away(ErrorCode::NO_ERROR, &mut self.out);
+    }
+
+    /// Reads bytes from the connection. The events do not depend on how the bytes are split over
+    /// calls, except that the [`Data`](Event::Data) of a stream may be split differently.
+    ///
+    /// # Errors
+    /// The server violates the protocol. The output then ends with a GOAWAY, and every later call
+    /// returns the same error.
+    pub fn feed(&mut self, input: &[u8], sink: &mut impl EventSink) -> Result<(), ConnectionError> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        self.read(input, sink).inspect_err(|error| {
+            self.failed = Some(*error);
+            frame::go_away(error.code(), &mut self.out);
+        })
+    }
+
+    fn read(&mut self, mut input: &[u8], sink: &mut impl EventSink) -> Result<(), ConnectionError> {
+        loop {
+            match self.reading {
+                Reading::Header => {
+                    let Some(header) = self.take_header(&mut input) else {
+                        return Ok(());
+                    };
+                    self.reading = self.begin(header, sink)?;
+                }
+                Reading::Payload(header) => {
+                    if !self.payload(&header, &mut input, sink)? {
+                        return Ok(());
+                    }
+                    self.reading = Reading::Header;
+                }
+                Reading::DataPadding(header) => {
+                    let Some((&padding, rest)) = input.split_first() else {
+                        return Ok(());
+                    };
+                    input = rest;
+                    self.reading = self.begin_data(&header, Some(padding), sink)?;
+                }
+                Reading::Data(mut data) => {
+                    if !self.data(&mut data, &mut input, sink) {
+                        self.reading = Reading::Data(data);
+                        return Ok(());
+                    }
+                    self.reading = Reading::Header;
+                }
+            }
+        }
+    }
+
+    /// Removes a frame header from the start of the input, once all its bytes have arrived.
+    #[inline]
+    fn take_header(&mut self, input: &mut &[u8]) -> Option<[u8; FrameHeader::BYTES]> {
+        if self.header_length == 0
+            && let Some((header, rest)) = input.split_first_chunk()
+        {
+            *input = rest;
+            return Some(*header);
+        }
+        let space = &mut self.header[self.header_length..];
+        let (part, rest) = input.split_at(space.len().min(input.len()));
+        space[..part.len()].copy_from_slice(part);
+        *input = rest;
+        self.header_length += part.len();
+        let is_complete = self.header_length == FrameHeader::BYTES;
+        is_complete.then(|| {
+            self.header_length = 0;
+            self.header
+        })
+    }
+
+    /// Checks a frame header and returns what follows it.
+    fn begin(
+        &mut self,
+        bytes: [u8; FrameHeader::BYTES],
+        sink: &mut impl EventSink,
+    ) -> Result<Reading, ConnectionError> {
+        let header = FrameHeader::parse(bytes);
+        if !self.has_peer_settings && (header.kind != kind::SETTINGS || header.has(flag::ACK)) {
+            let is_http1 = bytes.starts_with(b"HTTP/");
+            return Err(if is_http1 {
+                ConnectionError::Http1
+            } else {
+                ConnectionError::NoSettings
+            });
+        }
+        header.check()?;
+        match (&self.open_block, header.kind == kind::CONTINUATION) {
+            (None, false) => {}
+            (Some(block), true) if block.stream == header.stream => {
+                if block.continuations == MAX_CONTINUATIONS {
+                    return Err(ConnectionError::TooManyContinuations);
+                }
+            }
+            _ => return Err(ConnectionError::Continuation),
+        }
+        if header.kind != kind::DATA {
+            return Ok(Reading::Payload(header));
+        }
+        self.received += header.length;
+        if self.received > self.config.connection_window {
+            return Err(ConnectionError::WindowExceeded);
+        }
+        match (header.has(flag::PADDED), header.length) {
+            (false, _) => self.begin_data(&header, None, sink),
+            (true, 0) => Err(ConnectionError::FrameSize),
+            (true, _) => Ok(Reading::DataPadding(header)),
+        }
+    }
+
+    /// Reads the payload of a frame other than DATA. Returns whether all of it has arrived.
+    #[inline]
+    fn payload(
+        &mut self,
+        header: &FrameHeader,
+        input: &mut &[u8],
+        sink: &mut impl EventSink,
+    ) -> Result<bool, ConnectionError> {
+        let length = header.length as usize;
+        if self.payload.is_empty()
+            && let Some((payload, rest)) = input.split_at_checked(length)
+        {
+            *input = rest;
+            return self.frame(header, payload, sink).map(|()| true);
+        }
+        let missing = length - self.payload.len();
+        let (part, rest) = input.split_at(missing.min(input.len()));
+        self.payload.extend_from_slice(part);
+        *input = rest;
+        if part.len() < missing {
+            return Ok(false);
+        }
+        let mut payload = std::mem::take(&mut self.payload);
+        self.frame(header, &payload, sink)?;
+        payload.clear();
+        self.payload = payload;
+        Ok(true)
+    }
+
+    fn frame(
+        &mut self,
+        header: &FrameHeader,
+        payload: &[u8],
+        sink: &mut impl EventSink,
+    ) -> Result<(), ConnectionError> {
+        let stream = header.stream;
+        match Frame::parse(header, payload)? {
+            Frame::Headers(fragment) => {
+                let end_stream = header.has(flag::END_STREAM);
+                if header.has(flag::END_HEADERS) {
+                    return self.section(stream, end_stream, fragment, sink);
+                }
+                self.streams.get(stream)?;
+                self.block.clear();
+                self.append_fragment(fragment)?;
+                self.open_block = Some(OpenBlock {
+                    stream,
+                    end_stream,
+                    continuations: 0,
+                });
+            }
+            Frame::Continuation(fragment) => {
+                self.append_fragment(fragment)?;
+                let open = self.open_block.as_mut();
+                let open = open.ok_or(ConnectionError::Continuation)?;
+                open.continuations += 1;
+                if header.has(flag::END_HEADERS) {
+                    let end_stream = open.end_stream;
+                    self.open_block = None;
+                    let block = std::mem::take(&mut self.block);
+                    self.section(stream, end_stream, &block, sink)?;
+                    self.block = block;
+                }
+            }
+            Frame::Reset(code) => {
+                self.streams.get(stream)?;
+                if self.streams.get_open(stream).is_some() {
+                    self.streams.close(stream, StreamState::Ended);
+                    sink.event(match code {
+                        ErrorCode::REFUSED_STREAM => Event::Refused { stream },
+                        code => Event::Reset { stream, code },
+                    });
+                }
+            }
+            Frame::Settings(payload) => {
+                self.count_idle_frame()?;
+                self.apply(payload)?;
+                frame::settings_ack(self.answers()?);
+                sink.event(Event::Settings);
+            }
+            Frame::Ping(payload) => {
+                self.count_idle_frame()?;
+                frame::pong(payload, self.answers()?);
+            }
+            Frame::Pong(payload) => {
+                self.count_idle_frame()?;
+                sink.event(Event::Pong(payload));
+            }
+            Frame::GoAway { last, code } => {
+                self.count_idle_frame()?;
+                if self.last_stream.is_some_and(|before| last > before) {
+                    return Err(ConnectionError::GoAwayIncreased);
+                }
+                self.last_stream = Some(last);
+                self.streams.abandon_above(last);
+                sink.event(Event::GoAway { last, code });
+            }
+            Frame::WindowUpdate(bytes) if stream == 0 => {
+                add_window(&mut self.send_window, i64::from(bytes))?;
+                sink.event(Event::WindowUpdate { stream });
+            }
+            Frame::WindowUpdate(bytes) => {
+                self.streams.get(stream)?;
+                if let Some(receiver) = self.streams.get_open(stream) {
+                    add_window(&mut receiver.send_window, i64::from(bytes))?;
+                    sink.event(Event::WindowUpdate { stream });
+                }
+            }
+            Frame::SettingsAck | Frame::Ignored => self.count_idle_frame()?,
+        }
+        Ok(())
+    }
+
+    fn append_fragment(&mut self, fragment: &[u8]) -> Result<(), ConnectionError> {
+        if self.block.len() + fragment.len() > MAX_SECTION_BYTES {
+            return Err(ConnectionError::HeadTooLarge);
+        }
+        self.block.extend_from_slice(fragment);
+        Ok(())
+    }
+
+    fn count_idle_frame(&mut self) -> Result<(), ConnectionError> {
+        let left = self.idle_frames.checked_sub(1);
+        self.idle_frames = left.ok_or(ConnectionError::Flood)?;
+        Ok(())
+    }
+
+    /// Returns the output for the answer to a frame.
+    fn answers(&mut self) -> Result<&mut Vec<u8>, ConnectionError> {
+        if self.out.len() > 2 * MAX_OUTPUT_BYTES {
+            return Err(ConnectionError::OutputFull);
+        }
+        Ok(&mut self.out)
+    }
+
+    /// Applies the server's SETTINGS (RFC 9113 section 6.5.3).
+    fn apply(&mut self, payload: &[u8]) -> Result<(), ConnectionError> {
+        for setting in Setting::parse(payload) {
+            match setting? {
+                Setting::HeaderTableSize(bytes) => {
+                    self.peer.header_table = bytes;
+                    if bytes < self.requests.bytes {
+                        self.requests.bytes = bytes;
+                        self.requests.owes_size_update = true;
+                    }
+                }
+                Setting::MaxConcurrentStreams(limit) => self.peer.max_streams = Some(limit),
+                Setting::InitialWindowSize(bytes) => {
+                    let change = i64::from(bytes) - i64::from(self.peer.stream_window);
+                    self.streams.add_send_window(change)?;
+                    self.peer.stream_window = bytes;
+                }
+                Setting::MaxFrameSize(bytes) => self.peer.max_frame = bytes,
+                Setting::EnablePush(_) | Setting::MaxHeaderListSize(_) | Setting::Unknown(..) => {}
+            }
+        }
+        self.has_peer_settings = true;
+        Ok(())
+    }
+
+    /// Reads a complete field block. The decoder needs the blocks of closed streams, too.
+    fn section(
+        &mut self,
+        id: u32,
+        end_stream: bool,
+        block: &[u8],
+        sink: &mut impl EventSink,
+    ) -> Result<(), ConnectionError> {
+        let state = self.streams.get(id)?.map(|stream| stream.state);
+        if state == Some(StreamState::Ended) {
+            return Err(ConnectionError::StreamClosed);
+        }
+        let is_trailers = state == Some(StreamState::Body);
+        let is_open = is_trailers || state == Some(StreamState::Head);
+        let mut section = Section::new(is_trailers);
+        self.decoder.decode(block, |name, value| {
+            if is_open && section.field(name, value) {
+                sink.field(id, name, value);
+            }
+        })?;
+        let Some(stream) = self.streams.get_open(id) else {
+            return Ok(());
+        };
+        match respond(stream, section, end_stream) {
+            Ok(None) => {}
+            Ok(Some(event)) => {
+                if end_stream {
+                    self.end(id);
+                }
+                sink.event(event);
+            }
+            Err(reason) => self.reject(id, reason, sink),
+        }
+        Ok(())
+    }
+
+    /// Checks the start of a DATA frame and returns what follows it.
+    fn begin_data(
+        &mut self,
+        header: &FrameHeader,
+        padding: Option<u8>,
+        sink: &mut impl EventSink,
+    ) -> Result<Reading, ConnectionError> {
+        let data_and_padding = header.length as usize - usize::from(padding.is_some());
+        let padding_left = usize::from(padding.unwrap_or(0));
+        let left = data_and_padding.checked_sub(padding_left);
+        let left = left.ok_or(ConnectionError::Padding)?;
+        let end = header.has(flag::END_STREAM);
+        if left == 0 && !end {
+            self.count_idle_frame()?;
+        }
+        let id = header.stream;
+        if let Some(stream) = self.streams.get(id)? {
+            stream.received += header.length;
+            let fault = match stream.state {
+                StreamState::Ended => return Err(ConnectionError::StreamClosed),
+                StreamState::Abandoned => None,
+                _ if stream.received > self.config.stream_window => {
+                    return Err(ConnectionError::WindowExceeded);
+                }
+                StreamState::Head => Some(Malformed::DataBeforeHead),
+                StreamState::Body => match &mut stream.body_left {
+                    Some(body) if *body < left as u64 || end && *body > left as u64 => {
+                        Some(Malformed::BodyLength)
+                    }
+                    Some(body) => {
+                        *body -= left as u64;
+                        None
+                    }
+                    None => None,
+                },
+            };
+            if let Some(reason) = fault {
+                self.reject(id, reason, sink);
+            }
+        }
+        Ok(Reading::Data(Data {
+            stream: id,
+            left,
+            padding_left,
+            end,
+        }))
+    }
+
+    /// Reads data and padding. Returns whether the frame is complete.
+    #[inline]
+    fn data(&mut self, data: &mut Data, input: &mut &[u8], sink: &mut impl EventSink) -> bool {
+        let (bytes, rest) = input.split_at(data.left.min(input.len()));
+        data.left -= bytes.len();
+        let (padding, rest) = rest.split_at(data.padding_left.min(rest.len()));
+        data.padding_left -= padding.len();
+        *input = rest;
+        let is_complete = data.left == 0 && data.padding_left == 0;
+        let end = data.end && is_complete;
+        let stream = data.stream;
+        if self.streams.get_open(stream).is_some() && (end || !bytes.is_empty()) {
+            if end {
+                self.end(stream);
+            }
+            sink.event(Event::Data { stream, bytes, end });
+        }
+        if is_complete {
+            self.return_credit(stream);
+        }
+        is_complete
+    }
+
+    /// Returns credit for received data once it makes up half a window.
+    fn return_credit(&mut self, id: u32) {
+        if self.received >= self.config.connection_window / 2 {
+            frame::window_update(0, self.received, &mut self.out);
+            self.received = 0;
+        }
+        if let Some(stream) = self.streams.get_open(id)
+            && stream.received >= self.config.stream_window / 2
+        {
+            frame::window_update(id, stream.received, &mut self.out);
+            stream.received = 0;
+        }
+    }
+
+    /// Closes a stream whose response is complete. An unfinished request body is no longer needed
+    /// (RFC 9113 section 8.1).
+    fn end(&mut self, id: u32) {
+        if self
+            .streams
+            .get_open(id)
+            .is_some_and(|stream| stream.is_sending)
+        {
+            frame::reset(id, ErrorCode::CANCEL, &mut self.out);
+        }
+        self.streams.close(id, StreamState::Ended);
+    }
+
+    fn reject(&mut self, stream: u32, reason: Malformed, sink: &mut impl EventSink) {
+        self.reset(stream, ErrorCode::PROTOCOL_ERROR);
+        sink.event(Event::Malformed { stream, reason });
+    }
+}
+
+/// Applies a complete section to its stream. Returns its event, or `None` for an interim response.
+fn respond(
+    stream: &mut Stream,
+    section: Section,
+    end: bool,
+) -> Result<Option<Event<'static>>, Malformed> {
+    let is_trailers = stream.state == StreamState::Body;
+    let (status, content_length) = section.finish()?;
+    if is_trailers && !end {
+        return Err(Malformed::TrailersWithoutEnd);
+    }
+    if !is_trailers && status < 200 {
+        if end {
+            return Err(Malformed::InterimEnd);
+        }
+        if stream.interim == MAX_INTERIM {
+            return Err(Malformed::TooManyInterim);
+        }
+        stream.interim += 1;
+        return Ok(None);
+    }
+    if !is_trailers {
+        let has_no_body = stream.to_head_request || matches!(status, 204 | 304);
+        stream.body_left = if has_no_body { Some(0) } else { content_length };
+        stream.state = StreamState::Body;
+    }
+    if end && stream.body_left.is_some_and(|left| left > 0) {
+        return Err(Malformed::BodyLength);
+    }
+    let stream = stream.id;
+    Ok(Some(if is_trailers {
+        Event::Trailers { stream }
+    } else {
+        Event::Head {
+            stream,
+            status,
+            content_length,
+            end,
+        }
+    }))
+}
+
+#[cfg(test)]
+mod tests;

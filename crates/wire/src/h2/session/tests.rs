@@ -1,0 +1,741 @@
+//! Tests for the session: each rule that depends on several frames.
+
+use super::*;
+use crate::h2::hpack::HpackError;
+use crate::h2::{FieldValue, RequestField, encode_heads};
+
+/// `:status: 200`.
+const OK: &[u8] = b"\x88";
+/// `:status: 103`.
+const EARLY_HINTS: &[u8] = b"\x08\x03103";
+/// `:status: 200`, `content-length: 5`.
+const OK_LENGTH_5: &[u8] = b"\x88\x0f\x0d\x015";
+/// `a: b`.
+const TRAILERS: &[u8] = b"\0\x01a\x01b";
+
+fn head(method: &str) -> RequestHead {
+    let fields = [
+        (":method", method),
+        (":path", "/test"),
+        ("x-shared", "value"),
+    ];
+    let field = |(name, value): (&str, &str)| RequestField {
+        name: name.to_owned(),
+        value: FieldValue::Constant(value.to_owned()),
+    };
+    encode_heads(&[fields.map(field).to_vec()]).remove(0)
+}
+
+/// Returns a session that received empty SETTINGS, with open streams 1, 3, … and no output.
+fn session(streams: u32) -> Session {
+    let mut session = Session::new(&Config {
+        max_streams: streams.max(1),
+        ..Config::default()
+    });
+    feed(&mut session, &settings(&[]), &[Event::Settings]);
+    for _ in 0..streams {
+        session.request(&head("GET"), false, |_, _| ()).unwrap();
+    }
+    output(&mut session);
+    session
+}
+
+/// Removes and returns the output.
+fn output(session: &mut Session) -> Vec<u8> {
+    let output = session.output().to_vec();
+    session.sent(output.len());
+    assert!(session.output().is_empty());
+    output
+}
+
+fn feed(session: &mut Session, input: &[u8], expected: &[Event<'_>]) {
+    let mut rest = expected.iter();
+    let result = session.feed(input, &mut |event: Event<'_>| {
+        assert_eq!(Some(&event), rest.next());
+    });
+    assert_eq!((result, rest.next()), (Ok(()), None));
+}
+
+/// Feeds input that violates the protocol. The input may cause events first.
+fn fail(session: &mut Session, input: &[u8]) -> ConnectionError {
+    let mut ignore = |_: Event<'_>| ();
+    let error = session.feed(input, &mut ignore).unwrap_err();
+    assert!(
+        session
+            .output()
+            .ends_with(&made(|out| frame::go_away(error.code(), out)))
+    );
+    assert_eq!(session.feed(b"", &mut ignore), Err(error));
+    let result = session.request(&head("GET"), false, |_, _| ());
+    assert_eq!(result, Err(Unavailable::Closing));
+    error
+}
+
+fn made(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut out = Vec::new();
+    write(&mut out);
+    out
+}
+
+fn settings(settings: &[Setting]) -> Vec<u8> {
+    made(|out| frame::settings(settings, out))
+}
+
+fn section(stream: u32, end: bool, block: &[u8]) -> Vec<u8> {
+    made(|out| frame::headers(stream, end, out, |out| out.extend_from_slice(block)))
+}
+
+fn data(stream: u32, part: &[u8], end: bool) -> Vec<u8> {
+    made(|out| frame::data(stream, part, end, out))
+}
+
+fn raw(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let header = FrameHeader {
+        length: payload.len() as u32,
+        kind,
+        flags,
+        stream,
+    };
+    [&header.bytes()[..], payload].concat()
+}
+
+fn headed(stream: u32, content_length: Option<u64>, end: bool) -> Event<'static> {
+    Event::Head {
+        stream,
+        status: 200,
+        content_length,
+        end,
+    }
+}
+
+fn part(stream: u32, bytes: &[u8], end: bool) -> Event<'_> {
+    Event::Data { stream, bytes, end }
+}
+
+fn malformed(stream: u32, reason: Malformed) -> Event<'static> {
+    Event::Malformed { stream, reason }
+}
+
+#[test]
+fn starts_with_preface_settings_and_credit() {
+    let config = Config {
+        header_table: 100,
+        ..Config::default()
+    };
+    let expected = [
+        &PREFACE[..],
+        &settings(&[
+            Setting::HeaderTableSize(100),
+            Setting::EnablePush(0),
+            Setting::InitialWindowSize(1 << 20),
+            Setting::MaxHeaderListSize(1 << 16),
+        ]),
+        &made(|out| frame::window_update(0, (16 << 20) - 65_535, out)),
+    ];
+    assert_eq!(Session::new(&config).output(), expected.concat());
+    let config = Config {
+        max_streams: 0,
+        stream_window: 0,
+        connection_window: 0,
+        ..config
+    };
+    let session = Session::new(&config);
+    assert_eq!(session.stream_limit(), 1);
+    assert_eq!(session.output().len(), PREFACE.len() + 9 + 4 * 6);
+}
+
+#[test]
+fn reads_a_response_with_body_and_trailers() {
+    let mut session = session(2);
+    let input = [
+        section(3, false, EARLY_HINTS),
+        section(3, false, OK_LENGTH_5),
+        section(1, true, OK),
+        data(3, b"he", false),
+        data(3, b"", false),
+        raw(kind::DATA, flag::PADDED, 3, b"\x03llo\0\0\0"),
+        section(3, true, TRAILERS),
+    ]
+    .concat();
+    let events = [
+        headed(3, Some(5), false),
+        headed(1, None, true),
+        part(3, b"he", false),
+        part(3, b"llo", false),
+        Event::Trailers { stream: 3 },
+    ];
+    feed(&mut session, &input, &events);
+    assert_eq!(session.open_streams(), 0);
+    assert!(session.output().is_empty());
+}
+
+#[test]
+fn passes_fields_of_final_heads_and_trailers() {
+    struct Names(Vec<(u32, String)>);
+    impl EventSink for Names {
+        fn event(&mut self, _event: Event<'_>) {}
+        fn field(&mut self, stream: u32, name: &[u8], value: &[u8]) {
+            let text = [name, b"=", value].concat();
+            self.0.push((stream, String::from_utf8(text).unwrap()));
+        }
+    }
+    let mut session = session(1);
+    let hints = [EARLY_HINTS, TRAILERS].concat();
+    let input = [
+        section(1, false, &hints),
+        section(1, false, OK_LENGTH_5),
+        data(1, b"hello", false),
+        section(1, true, TRAILERS),
+        // The stream is closed for the client, which must not pass its fields.
+        section(3, true, OK_LENGTH_5),
+    ];
+    let mut names = Names(Vec::new());
+    session.feed(&input[..4].concat(), &mut names).unwrap();
+    session.request(&head("GET"), false, |_, _| ()).unwrap();
+    session.reset(3, ErrorCode::CANCEL);
+    session.feed(&input[4], &mut names).unwrap();
+    let expected = [(1, "content-length=5".to_owned()), (1, "a=b".to_owned())];
+    assert_eq!(names.0, expected);
+}
+
+#[test]
+fn responses_without_body_end_with_their_head() {
+    let mut session = Session::new(&Config {
+        max_streams: 3,
+        ..Config::default()
+    });
+    feed(&mut session, &settings(&[]), &[Event::Settings]);
+    for method in ["HEAD", "GET", "HEAD"] {
+        session.request(&head(method), false, |_, _| ()).unwrap();
+    }
+    let not_modified = [&b"\x8b"[..], &OK_LENGTH_5[1..]].concat();
+    let input = [
+        section(1, true, OK_LENGTH_5),
+        section(3, true, &not_modified),
+        section(5, false, OK_LENGTH_5),
+        data(5, b"hello", true),
+    ];
+    let events = [
+        headed(1, Some(5), true),
+        Event::Head {
+            stream: 3,
+            status: 304,
+            content_length: Some(5),
+            end: true,
+        },
+        headed(5, Some(5), false),
+        malformed(5, Malformed::BodyLength),
+    ];
+    feed(&mut session, &input.concat(), &events);
+}
+
+#[test]
+fn malformed_responses_reset_only_their_stream() {
+    use Malformed::*;
+    let cases: [(&[Vec<u8>], Malformed); 9] = [
+        (&[data(1, b"x", false)], DataBeforeHead),
+        (&[section(1, true, EARLY_HINTS)], InterimEnd),
+        (&[section(1, true, OK_LENGTH_5)], BodyLength),
+        (
+            &[section(1, false, OK_LENGTH_5), data(1, b"123456", false)],
+            BodyLength,
+        ),
+        (
+            &[section(1, false, OK_LENGTH_5), data(1, b"1234", true)],
+            BodyLength,
+        ),
+        (
+            &[section(1, false, OK_LENGTH_5), section(1, true, TRAILERS)],
+            BodyLength,
+        ),
+        (
+            &[section(1, false, OK), section(1, false, TRAILERS)],
+            TrailersWithoutEnd,
+        ),
+        (&[section(1, false, OK), section(1, true, OK)], PseudoField),
+        (&[section(1, false, TRAILERS)], PseudoField),
+    ];
+    for (frames, reason) in cases {
+        let mut session = session(2);
+        let mut events = Vec::new();
+        if frames.len() > 1 {
+            let length = (frames[0] == section(1, false, OK_LENGTH_5)).then_some(5);
+            events.push(headed(1, length, false));
+        }
+        events.push(malformed(1, reason));
+        feed(&mut session, &frames.concat(), &events);
+        let reset = made(|out| frame::reset(1, ErrorCode::PROTOCOL_ERROR, out));
+        assert_eq!(output(&mut session), reset);
+        // What was in transit is ignored, and the other stream continues.
+        let input = [
+            data(1, b"x", false),
+            section(1, true, TRAILERS),
+            section(3, true, OK),
+        ];
+        feed(&mut session, &input.concat(), &[headed(3, None, true)]);
+    }
+}
+
+#[test]
+fn interim_responses_are_limited() {
+    let mut session = session(1);
+    let limit = usize::from(MAX_INTERIM);
+    feed(
+        &mut session,
+        &section(1, false, EARLY_HINTS).repeat(limit),
+        &[],
+    );
+    let events = [malformed(1, Malformed::TooManyInterim)];
+    feed(&mut session, &section(1, false, EARLY_HINTS), &events);
+}
+
+#[test]
+fn names_each_violation() {
+    use ConnectionError::{
+        Continuation, FrameSize, GoAwayIncreased, HeadTooLarge, Hpack, IdleStream, Padding, Push,
+        StreamClosed, TooManyContinuations, WindowOverflow,
+    };
+    let window = |stream| made(|out| frame::window_update(stream, MAX_31_BITS, out));
+    let reset = |stream| made(|out| frame::reset(stream, ErrorCode::CANCEL, out));
+    let half = raw(kind::HEADERS, 0, 1, OK);
+    let next = raw(kind::CONTINUATION, 0, 1, b"");
+    let padded = |length: u8| raw(kind::DATA, flag::PADDED, 1, &[length, 1, 2]);
+    let goaway = |last| raw(kind::GOAWAY, 0, 0, &[0, 0, 0, last, 0, 0, 0, 0]);
+    let large = raw(kind::HEADERS, 0, 1, &[0; 1 << 14]);
+    let more = raw(kind::CONTINUATION, 0, 1, &[0; 1 << 14]);
+    let cases = [
+        (section(2, true, OK), IdleStream),
+        (section(3, true, OK), IdleStream),
+        (data(3, b"x", true), IdleStream),
+        (window(3), IdleStream),
+        (reset(3), IdleStream),
+        (
+            [section(1, true, OK), section(1, true, OK)].concat(),
+            StreamClosed,
+        ),
+        (
+            [section(1, true, OK), data(1, b"", true)].concat(),
+            StreamClosed,
+        ),
+        ([reset(1), data(1, b"", true)].concat(), StreamClosed),
+        (window(0), WindowOverflow),
+        (window(1), WindowOverflow),
+        (
+            settings(&[Setting::InitialWindowSize(1 << 31)]),
+            WindowOverflow,
+        ),
+        (
+            settings(&[Setting::MaxFrameSize(1)]),
+            ConnectionError::Setting,
+        ),
+        (raw(kind::PUSH_PROMISE, 0, 1, OK), Push),
+        (next.clone(), Continuation),
+        ([half.clone(), settings(&[])].concat(), Continuation),
+        (
+            [half.clone(), raw(kind::CONTINUATION, 0, 3, b"")].concat(),
+            Continuation,
+        ),
+        ([half.clone(), half.clone()].concat(), Continuation),
+        ([half, next.repeat(9)].concat(), TooManyContinuations),
+        ([large, more.repeat(4)].concat(), HeadTooLarge),
+        ([section(1, false, OK), padded(3)].concat(), Padding),
+        (raw(kind::DATA, flag::PADDED, 1, b""), FrameSize),
+        ([goaway(1), goaway(3)].concat(), GoAwayIncreased),
+        (section(1, true, b"\xbe"), Hpack(HpackError::InvalidIndex)),
+    ];
+    for (input, error) in cases {
+        assert_eq!(fail(&mut session(1), &input), error, "{input:?}");
+    }
+}
+
+#[test]
+fn recognizes_other_protocols() {
+    let new = || Session::new(&Config::default());
+    let http1 = b"HTTP/1.1 400 Bad Request\r\n\r\n";
+    assert_eq!(fail(&mut new(), http1), ConnectionError::Http1);
+    let input = b"\x15\x03\x01\0\x02\x02\x28\0\0";
+    assert_eq!(fail(&mut new(), input), ConnectionError::NoSettings);
+    let input = made(frame::settings_ack);
+    assert_eq!(fail(&mut new(), &input), ConnectionError::NoSettings);
+    let input = made(|out| frame::ping([0; 8], out));
+    assert_eq!(fail(&mut new(), &input), ConnectionError::NoSettings);
+}
+
+#[test]
+fn joins_a_head_of_several_frames() {
+    let mut session = session(1);
+    let mut input = raw(kind::HEADERS, flag::END_STREAM, 1, b"");
+    for i in 0..MAX_CONTINUATIONS {
+        let is_last = i + 1 == MAX_CONTINUATIONS;
+        let flags = if is_last { flag::END_HEADERS } else { 0 };
+        input.extend(raw(
+            kind::CONTINUATION,
+            flags,
+            1,
+            if i == 3 { OK } else { b"" },
+        ));
+    }
+    feed(&mut session, &input, &[headed(1, None, true)]);
+}
+
+#[test]
+fn answers_settings_and_pings() {
+    let mut session = session(1);
+    let input = [
+        settings(&[
+            Setting::MaxConcurrentStreams(7),
+            Setting::MaxFrameSize(20_000),
+        ]),
+        made(|out| frame::ping(*b"12345678", out)),
+        made(|out| frame::pong(*b"abcdefgh", out)),
+        made(frame::settings_ack),
+        raw(kind::PRIORITY, 0, 9, b"\0\0\0\0\0"),
+        raw(0x10, 0xff, 1, b"unknown"),
+    ];
+    let events = [Event::Settings, Event::Pong(*b"abcdefgh")];
+    feed(&mut session, &input.concat(), &events);
+    assert_eq!(
+        session.peer(),
+        &PeerSettings {
+            header_table: 4096,
+            max_streams: Some(7),
+            stream_window: 65_535,
+            max_frame: 20_000,
+        }
+    );
+    let expected = [
+        made(frame::settings_ack),
+        made(|out| frame::pong(*b"12345678", out)),
+    ];
+    assert_eq!(output(&mut session), expected.concat());
+    session.ping(*b"abcdefgh");
+    session.go_away();
+    let expected = [
+        made(|out| frame::ping(*b"abcdefgh", out)),
+        made(|out| frame::go_away(ErrorCode::NO_ERROR, out)),
+    ];
+    assert_eq!(output(&mut session), expected.concat());
+}
+
+#[test]
+fn floods_are_limited() {
+    for frame in [
+        made(|out| frame::ping([0; 8], out)),
+        made(|out| frame::pong([0; 8], out)),
+        settings(&[]),
+        made(frame::settings_ack),
+        raw(kind::GOAWAY, 0, 0, &[0; 8]),
+        raw(0x10, 0, 0, b""),
+    ] {
+        let mut session = session(1);
+        let mut ignore = |_: Event<'_>| ();
+        for _ in 0..2 {
+            session.renew_idle_frames();
+            let limit = Config::default().idle_frames as usize;
+            session.feed(&frame.repeat(limit), &mut ignore).unwrap();
+            output(&mut session);
+        }
+        assert_eq!(fail(&mut session, &frame), ConnectionError::Flood);
+    }
+    let mut session = session(1);
+    session
+        .feed(&section(1, false, OK), &mut |_: Event<'_>| ())
+        .unwrap();
+    let error = fail(&mut session, &data(1, b"", false).repeat(1001));
+    assert_eq!(error, ConnectionError::Flood);
+}
+
+#[test]
+fn output_of_answers_is_limited() {
+    let mut session = session(1);
+    let pings = made(|out| frame::ping([0; 8], out)).repeat(1000);
+    let error = loop {
+        session.renew_idle_frames();
+        if let Err(error) = session.feed(&pings, &mut |_: Event<'_>| ()) {
+            break error;
+        }
+    };
+    assert_eq!(error, ConnectionError::OutputFull);
+    assert!(session.output().len() < 2 * MAX_OUTPUT_BYTES + 100);
+}
+
+#[test]
+fn a_server_limits_streams() {
+    let get = head("GET");
+    let mut session = Session::new(&Config {
+        max_streams: 1000,
+        ..Config::default()
+    });
+    assert_eq!(session.stream_limit(), 100);
+    feed(&mut session, &settings(&[]), &[Event::Settings]);
+    assert_eq!(session.stream_limit(), 1000);
+    let request = |session: &mut Session| session.request(&get, false, |_, _| ());
+    assert_eq!(request(&mut session), Ok(1));
+    assert_eq!(request(&mut session), Ok(3));
+    let lower = settings(&[Setting::MaxConcurrentStreams(1)]);
+    feed(&mut session, &lower, &[Event::Settings]);
+    assert_eq!(request(&mut session), Err(Unavailable::Streams));
+    feed(
+        &mut session,
+        &section(1, true, OK),
+        &[headed(1, None, true)],
+    );
+    assert_eq!(request(&mut session), Err(Unavailable::Streams));
+    feed(
+        &mut session,
+        &section(3, true, OK),
+        &[headed(3, None, true)],
+    );
+    assert_eq!(request(&mut session), Ok(5));
+    let none = settings(&[Setting::MaxConcurrentStreams(0)]);
+    feed(&mut session, &none, &[Event::Settings]);
+    session.reset(5, ErrorCode::CANCEL);
+    assert_eq!(session.open_streams(), 0);
+    assert_eq!(request(&mut session), Err(Unavailable::Streams));
+}
+
+#[test]
+fn a_shutdown_closes_the_streams_above_the_last() {
+    let mut session = session(3);
+    let goaway = |last: u32, code: u32| {
+        let payload = [last.to_be_bytes(), code.to_be_bytes()].concat();
+        raw(kind::GOAWAY, 0, 0, &[&payload[..], b"debug data"].concat())
+    };
+    let event = |last, code| Event::GoAway {
+        last,
+        code: ErrorCode(code),
+    };
+    feed(
+        &mut session,
+        &goaway(MAX_31_BITS, 0),
+        &[event(MAX_31_BITS, 0)],
+    );
+    assert_eq!(session.open_streams(), 3);
+    let result = session.request(&head("GET"), false, |_, _| ());
+    assert_eq!(result, Err(Unavailable::Closing));
+    feed(&mut session, &goaway(3, 2), &[event(3, 2)]);
+    assert_eq!(session.open_streams(), 2);
+    let input = [section(5, true, OK), section(3, true, OK)].concat();
+    feed(&mut session, &input, &[headed(3, None, true)]);
+}
+
+#[test]
+fn resets_end_streams() {
+    let mut session = session(3);
+    let input = [
+        made(|out| frame::reset(1, ErrorCode::REFUSED_STREAM, out)),
+        made(|out| frame::reset(3, ErrorCode(0xd), out)),
+        section(5, true, OK),
+        // A reset after the end has no effect.
+        made(|out| frame::reset(5, ErrorCode::NO_ERROR, out)),
+        made(|out| frame::window_update(5, 1, out)),
+    ];
+    let events = [
+        Event::Refused { stream: 1 },
+        Event::Reset {
+            stream: 3,
+            code: ErrorCode(0xd),
+        },
+        headed(5, None, true),
+    ];
+    feed(&mut session, &input.concat(), &events);
+    session.reset(5, ErrorCode::CANCEL);
+    assert!(session.output().is_empty());
+    assert_eq!(session.open_streams(), 0);
+}
+
+#[test]
+fn a_stream_can_be_reset_within_a_frame() {
+    let mut session = session(2);
+    let input = [
+        section(1, false, OK),
+        data(1, b"hello", true),
+        section(3, true, OK),
+    ]
+    .concat();
+    let (first, rest) = input.split_at(10 + 9 + 2);
+    feed(
+        &mut session,
+        first,
+        &[headed(1, None, false), part(1, b"he", false)],
+    );
+    session.reset(1, ErrorCode::CANCEL);
+    feed(&mut session, rest, &[headed(3, None, true)]);
+}
+
+#[test]
+fn credit_returns_when_half_a_window_is_used() {
+    let mut session = Session::new(&Config {
+        max_streams: 2,
+        stream_window: 100,
+        connection_window: 65_535,
+        ..Config::default()
+    });
+    feed(&mut session, &settings(&[]), &[Event::Settings]);
+    for _ in 0..2 {
+        session.request(&head("GET"), false, |_, _| ()).unwrap();
+    }
+    output(&mut session);
+    feed(
+        &mut session,
+        &section(1, false, OK),
+        &[headed(1, None, false)],
+    );
+    // Padding counts: 1 + 20 + 29 bytes.
+    let padded = raw(
+        kind::DATA,
+        flag::PADDED,
+        1,
+        &[&[29][..], &[b'x'; 20], &[0; 29]].concat(),
+    );
+    feed(&mut session, &padded, &[part(1, &[b'x'; 20], false)]);
+    let credit = made(|out| frame::window_update(1, 50, out));
+    assert_eq!(output(&mut session), credit);
+    // Data of a stream that was reset counts for the connection only.
+    session.reset(3, ErrorCode::CANCEL);
+    output(&mut session);
+    let frames = 32_767u32.div_ceil(16_000);
+    for _ in 0..frames {
+        feed(&mut session, &data(3, &[0; 16_000], false), &[]);
+    }
+    let credit = made(|out| frame::window_update(0, 50 + frames * 16_000, out));
+    assert_eq!(output(&mut session), credit);
+    let error = fail(&mut session, &data(1, &[0; 101], false));
+    assert_eq!(error, ConnectionError::WindowExceeded);
+}
+
+#[test]
+fn the_window_of_the_connection_is_a_limit() {
+    let mut session = Session::new(&Config {
+        connection_window: 65_535,
+        ..Config::default()
+    });
+    feed(&mut session, &settings(&[]), &[Event::Settings]);
+    session.received = 65_535 - 10;
+    session.request(&head("GET"), false, |_, _| ()).unwrap();
+    let input = [section(1, false, OK), data(1, &[0; 11], false)].concat();
+    assert_eq!(fail(&mut session, &input), ConnectionError::WindowExceeded);
+}
+
+#[test]
+fn bodies_respect_flow_control() {
+    let mut session = Session::new(&Config {
+        max_streams: 2,
+        ..Config::default()
+    });
+    let setting = Setting::InitialWindowSize(20_000);
+    feed(&mut session, &settings(&[setting]), &[Event::Settings]);
+    let post = head("POST");
+    let body = vec![b'x'; 50_000];
+    let stream = session.request(&post, true, |_, _| ()).unwrap();
+    output(&mut session);
+    assert_eq!(session.send_body(stream, &body, true), 20_000);
+    let expected = [
+        data(stream, &body[..16_384], false),
+        data(stream, &body[..20_000 - 16_384], false),
+    ];
+    assert_eq!(output(&mut session), expected.concat());
+    assert_eq!(session.send_body(stream, &body[20_000..], true), 0);
+    // A smaller initial window makes the window negative.
+    let setting = Setting::InitialWindowSize(15_000);
+    feed(&mut session, &settings(&[setting]), &[Event::Settings]);
+    let credit = made(|out| frame::window_update(stream, 5000, out));
+    feed(&mut session, &credit, &[Event::WindowUpdate { stream }]);
+    assert_eq!(session.send_body(stream, &body[20_000..], true), 0);
+    let credit = made(|out| frame::window_update(stream, 100_000, out));
+    feed(&mut session, &credit, &[Event::WindowUpdate { stream }]);
+    output(&mut session);
+    assert_eq!(session.send_body(stream, &body[20_000..], true), 30_000);
+    assert!(output(&mut session).ends_with(&data(stream, &body[..30_000 - 16_384], true)));
+    assert_eq!(session.send_body(stream, b"more", true), 0);
+    // 15,535 bytes are left in the window of the connection.
+    let second = session.request(&post, true, |_, _| ()).unwrap();
+    assert_eq!(session.send_body(second, &body, true), 15_000);
+    let input = [
+        made(|out| frame::window_update(second, 100_000, out)),
+        made(|out| frame::window_update(0, 465, out)),
+    ];
+    let events = [second, 0].map(|stream| Event::WindowUpdate { stream });
+    feed(&mut session, &input.concat(), &events);
+    assert_eq!(session.send_body(second, &body, true), 1000);
+    // A response before the end of the body ends the upload.
+    output(&mut session);
+    feed(
+        &mut session,
+        &section(second, true, OK),
+        &[headed(second, None, true)],
+    );
+    let cancel = made(|out| frame::reset(second, ErrorCode::CANCEL, out));
+    assert_eq!(output(&mut session), cancel);
+    assert_eq!(session.send_body(second, &body, true), 0);
+}
+
+#[test]
+fn output_of_requests_is_limited() {
+    let mut session = session(1);
+    session.reset(1, ErrorCode::CANCEL);
+    let large = settings(&[Setting::InitialWindowSize(MAX_31_BITS)]);
+    let credit = made(|out| frame::window_update(0, 1 << 20, out));
+    let events = [Event::Settings, Event::WindowUpdate { stream: 0 }];
+    feed(&mut session, &[large, credit].concat(), &events);
+    output(&mut session);
+    let stream = session.request(&head("POST"), true, |_, _| ()).unwrap();
+    assert!(session.send_body(stream, &vec![0; 1 << 20], true) > MAX_OUTPUT_BYTES / 2);
+    assert_eq!(session.output().len(), MAX_OUTPUT_BYTES);
+    assert_eq!(session.send_body(stream, b"x", true), 0);
+    session.reset(stream, ErrorCode::CANCEL);
+    let result = session.request(&head("GET"), false, |_, _| ());
+    assert_eq!(result, Err(Unavailable::Output));
+}
+
+/// The first request inserts the shared fields, later ones refer to them, and a table that is too
+/// small is never used again.
+#[test]
+fn requests_follow_the_size_of_the_servers_table() {
+    let get = head("GET");
+    let request = |session: &mut Session| {
+        output(session);
+        session.request(&get, false, |_, _| ()).unwrap();
+        output(session)[FrameHeader::BYTES..].to_vec()
+    };
+    let form = |form, update: &[u8]| {
+        let mut block = update.to_vec();
+        get.write(form, |_, _| (), &mut block);
+        block
+    };
+    let resize = |session: &mut Session, sizes: &[u32]| {
+        let sizes: Vec<_> = sizes
+            .iter()
+            .map(|&size| Setting::HeaderTableSize(size))
+            .collect();
+        feed(session, &settings(&sizes), &[Event::Settings]);
+    };
+    let new = || {
+        let mut session = Session::new(&Config {
+            max_streams: 100,
+            ..Config::default()
+        });
+        feed(&mut session, &settings(&[]), &[Event::Settings]);
+        session
+    };
+    let mut session = new();
+    assert_eq!(request(&mut session), form(Form::First, b""));
+    assert_eq!(request(&mut session), form(Form::Later, b""));
+    resize(&mut session, &[10_000]);
+    assert_eq!(request(&mut session), form(Form::Later, b""));
+    resize(&mut session, &[1000]);
+    assert_eq!(request(&mut session), form(Form::Later, b"\x3f\xc9\x07"));
+    assert_eq!(request(&mut session), form(Form::Later, b""));
+    resize(&mut session, &[0, 4096]);
+    assert_eq!(request(&mut session), form(Form::Static, b"\x20"));
+    assert_eq!(request(&mut session), form(Form::Static, b""));
+    let mut session = new();
+    resize(&mut session, &[get.table_bytes() as u32 - 1]);
+    let update = request(&mut session);
+    assert!(update.ends_with(&form(Form::Static, b"")));
+    let mut session = new();
+    resize(&mut session, &[get.table_bytes() as u32]);
+    let update = request(&mut session);
+    assert!(update.ends_with(&form(Form::First, b"")));
+    assert_eq!(request(&mut session), form(Form::Later, b""));
+}
