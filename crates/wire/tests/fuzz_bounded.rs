@@ -1,17 +1,21 @@
-//! Runs the fuzz target's checks on its seeds and on a fixed number of damaged copies of each seed.
+//! Runs the checks of each fuzz target on its seeds and on a fixed number of damaged copies of each
+//! seed.
 
 mod common;
 
 use common::check::{Random, check, read};
+use common::h2::{self, check_hpack, check_session};
 use common::mutate::mutate;
 use std::path::Path;
 
 /// Number of damaged copies per seed.
 const COPIES: u64 = 1000;
 
-#[test]
-fn reads_seeds_and_damaged_copies() {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/reader");
+/// Runs `check` on the seeds of a target and on damaged copies. `check_seed` checks only seeds.
+fn check_seeds(target: &str, check: fn(&[u8]), check_seed: impl Fn(&[u8])) {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fuzz/seeds")
+        .join(target);
     let mut paths: Vec<_> = std::fs::read_dir(&directory)
         .expect("the seeds are in the repository")
         .map(|entry| entry.expect("a readable directory").path())
@@ -24,12 +28,8 @@ fn reads_seeds_and_damaged_copies() {
     );
     for path in paths {
         let seed = std::fs::read(&path).expect("a readable seed");
-        let transcript = read(&seed, false, || usize::MAX);
-        assert!(
-            !transcript.responses.is_empty() && transcript.end.is_ok(),
-            "{} is not a valid response: {transcript:?}",
-            path.display()
-        );
+        println!("{}", path.display());
+        check_seed(&seed);
         check(&seed);
         for copy in 0..COPIES {
             let mut damaged = seed.clone();
@@ -37,6 +37,30 @@ fn reads_seeds_and_damaged_copies() {
             check(&damaged);
         }
     }
+}
+
+#[test]
+fn reads_seeds_and_damaged_copies() {
+    check_seeds("reader", check, |seed| {
+        let transcript = read(seed, false, || usize::MAX);
+        assert!(
+            !transcript.responses.is_empty() && transcript.end.is_ok(),
+            "the seed is not a valid response: {transcript:?}"
+        );
+    });
+}
+
+#[test]
+fn reads_frames_and_damaged_copies() {
+    check_seeds("h2_session", check_session, |seed| {
+        let (transcript, result) = h2::read(seed, || usize::MAX);
+        assert_eq!(result, Ok(()), "{transcript:?}");
+    });
+}
+
+#[test]
+fn decodes_blocks_and_damaged_copies() {
+    check_seeds("h2_hpack", check_hpack, |_| ());
 }
 
 /// The result must not depend on how reads are split, even if a line feed or the end of the bytes

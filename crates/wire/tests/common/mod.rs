@@ -2,5 +2,6 @@
 #![allow(dead_code, reason = "each test binary uses only some of these helpers")]
 
 pub mod check;
+pub mod h2;
 pub mod mutate;
 pub mod responses;
