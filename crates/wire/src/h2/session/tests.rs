@@ -379,6 +379,23 @@ fn joins_a_head_of_several_frames() {
 }
 
 #[test]
+fn a_large_head_needs_no_more_memory() {
+    let mut session = session(1);
+    let field = [&b"\0\x01a\x64"[..], &[b'x'; 100]].concat();
+    let input = section(1, true, &[OK, &field.repeat(480)].concat());
+    assert!(input.len() > 3 * 16_384);
+    let capacities = |session: &Session| [session.payload.capacity(), session.block.capacity()];
+    let before = capacities(&session);
+    let mut heads = 0;
+    for piece in input.chunks(1000) {
+        let mut count = |event: Event<'_>| heads += usize::from(event == headed(1, None, true));
+        session.feed(piece, &mut count).unwrap();
+    }
+    assert_eq!(heads, 1);
+    assert_eq!(capacities(&session), before);
+}
+
+#[test]
 fn answers_settings_and_pings() {
     let mut session = session(1);
     let input = [
