@@ -31,7 +31,7 @@ fn any_frame() -> impl Strategy<Value = Vec<u8>> {
         1 => Just(kind::CONTINUATION),
         1 => any::<u8>(),
     ];
-    let made = |write: &dyn Fn(&mut Vec<u8>)| {
+    let encoded = |write: &dyn Fn(&mut Vec<u8>)| {
         let mut out = Vec::new();
         write(&mut out);
         out
@@ -42,17 +42,17 @@ fn any_frame() -> impl Strategy<Value = Vec<u8>> {
             [&header.bytes()[..], &block].concat()
         }),
         6 => (stream.clone(), part, any::<bool>()).prop_map(move |(stream, part, end)| {
-            made(&|out| frame::data(stream, &part, end, out))
+            encoded(&|out| frame::data(stream, &part, end, out))
         }),
-        1 => any::<[u8; 8]>().prop_map(move |bytes| made(&|out| frame::ping(bytes, out))),
+        1 => any::<[u8; 8]>().prop_map(move |bytes| encoded(&|out| frame::ping(bytes, out))),
         1 => (0u32..100_000).prop_map(move |size| {
-            made(&|out| frame::settings(&[Setting::InitialWindowSize(size)], out))
+            encoded(&|out| frame::settings(&[Setting::InitialWindowSize(size)], out))
         }),
         1 => (stream.clone(), 0u32..100_000).prop_map(move |(stream, bytes)| {
-            made(&|out| frame::window_update(stream, bytes, out))
+            encoded(&|out| frame::window_update(stream, bytes, out))
         }),
         1 => (stream, 0u32..10).prop_map(move |(stream, code)| {
-            made(&|out| frame::reset(stream, ErrorCode(code), out))
+            encoded(&|out| frame::reset(stream, ErrorCode(code), out))
         }),
     ]
 }

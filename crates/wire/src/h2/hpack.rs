@@ -68,7 +68,7 @@ pub struct Decoder {
     scratch: Vec<u8>,
     list_bytes: usize,
     /// Whether the next block must start with a size update.
-    owes_size_update: bool,
+    needs_size_update: bool,
 }
 
 impl Decoder {
@@ -85,7 +85,7 @@ impl Decoder {
             table: DynamicTable::new(capacity, initial),
             scratch: Vec::with_capacity(capacity.max(list_bytes)),
             list_bytes,
-            owes_size_update: table_bytes < DEFAULT_TABLE_BYTES,
+            needs_size_update: table_bytes < DEFAULT_TABLE_BYTES,
         }
     }
 
@@ -105,9 +105,9 @@ impl Decoder {
             let size = integer::decode(&mut rest, 5)?;
             let changed = self.table.set_max_size(size);
             changed.ok_or(HpackError::TableTooLarge)?;
-            self.owes_size_update = false;
+            self.needs_size_update = false;
         }
-        if self.owes_size_update {
+        if self.needs_size_update {
             return Err(HpackError::MissingSizeUpdate);
         }
         while let Some(&first) = rest.first() {

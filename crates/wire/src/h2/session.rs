@@ -71,7 +71,7 @@ pub struct PeerSettings {
     pub max_frame: u32,
 }
 
-/// What a server did, in the order of its frames.
+/// An action of the server. Events follow the order of its frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'a> {
     /// A final response head arrived.
@@ -227,7 +227,7 @@ struct RequestTable {
     /// are used.
     bytes: u32,
     /// Whether the next block must start with a size update (RFC 7541 section 4.2).
-    owes_size_update: bool,
+    needs_size_update: bool,
     /// Whether a request has inserted the shared fields.
     has_shared_fields: bool,
 }
@@ -307,7 +307,7 @@ impl Session {
             received: 0,
             requests: RequestTable {
                 bytes: DEFAULT_TABLE_BYTES,
-                owes_size_update: false,
+                needs_size_update: false,
                 has_shared_fields: false,
             },
             last_stream: None,
@@ -393,7 +393,7 @@ impl Session {
         let id = self.streams.start(stream).ok_or(Unavailable::Closing)?;
         let table = &mut self.requests;
         frame::headers(id, !has_body, &mut self.out, |out| {
-            if std::mem::take(&mut table.owes_size_update) {
+            if std::mem::take(&mut table.needs_size_update) {
                 integer::encode(table.bytes as usize, 5, 0x20, out);
             }
             let form = if head.table_bytes() > table.bytes as usize {
@@ -711,7 +711,7 @@ impl Session {
                     self.peer.header_table = bytes;
                     if bytes < self.requests.bytes {
                         self.requests.bytes = bytes;
-                        self.requests.owes_size_update = true;
+                        self.requests.needs_size_update = true;
                     }
                 }
                 Setting::MaxConcurrentStreams(limit) => self.peer.max_streams = Some(limit),

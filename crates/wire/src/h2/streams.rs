@@ -1,5 +1,4 @@
-//! The streams of a connection, as far as a client needs them to judge frames (RFC 9113 section
-//! 5.1).
+//! State of the streams, which decides whether a frame is legal (RFC 9113 section 5.1).
 
 use super::error::ConnectionError;
 use super::frame::MAX_31_BITS;

@@ -10,7 +10,7 @@ use floodmark_wire::h2::{
 
 use super::check::Random;
 
-/// What a session reported and sent.
+/// Events and output of a session.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Transcript {
     /// Events and fields as text. Consecutive data of a stream is one item.

@@ -120,7 +120,7 @@ fn rejects_headers_of_http1() {
     assert!(matches!(result, Err(RequestError::IllegalPath(_))));
 }
 
-/// The bytes of the three forms, by hand.
+/// Hand-encoded bytes of the three forms.
 #[test]
 fn forms_differ_in_their_use_of_the_tables() {
     let request = [

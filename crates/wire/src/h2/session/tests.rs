@@ -63,7 +63,7 @@ fn fail(session: &mut Session, input: &[u8]) -> ConnectionError {
     assert!(
         session
             .output()
-            .ends_with(&made(|out| frame::go_away(error.code(), out)))
+            .ends_with(&encoded(|out| frame::go_away(error.code(), out)))
     );
     assert_eq!(session.feed(b"", &mut ignore), Err(error));
     let result = session.request(&head("GET"), false, |_, _| ());
@@ -71,22 +71,22 @@ fn fail(session: &mut Session, input: &[u8]) -> ConnectionError {
     error
 }
 
-fn made(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+fn encoded(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut out = Vec::new();
     write(&mut out);
     out
 }
 
 fn settings(settings: &[Setting]) -> Vec<u8> {
-    made(|out| frame::settings(settings, out))
+    encoded(|out| frame::settings(settings, out))
 }
 
 fn section(stream: u32, end: bool, block: &[u8]) -> Vec<u8> {
-    made(|out| frame::headers(stream, end, out, |out| out.extend_from_slice(block)))
+    encoded(|out| frame::headers(stream, end, out, |out| out.extend_from_slice(block)))
 }
 
 fn data(stream: u32, part: &[u8], end: bool) -> Vec<u8> {
-    made(|out| frame::data(stream, part, end, out))
+    encoded(|out| frame::data(stream, part, end, out))
 }
 
 fn raw(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -99,7 +99,7 @@ fn raw(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&header.bytes()[..], payload].concat()
 }
 
-fn headed(stream: u32, content_length: Option<u64>, end: bool) -> Event<'static> {
+fn head_event(stream: u32, content_length: Option<u64>, end: bool) -> Event<'static> {
     Event::Head {
         stream,
         status: 200,
@@ -130,7 +130,7 @@ fn starts_with_preface_settings_and_credit() {
             Setting::InitialWindowSize(1 << 20),
             Setting::MaxHeaderListSize(1 << 16),
         ]),
-        &made(|out| frame::window_update(0, (16 << 20) - 65_535, out)),
+        &encoded(|out| frame::window_update(0, (16 << 20) - 65_535, out)),
     ];
     assert_eq!(Session::new(&config).output(), expected.concat());
     let config = Config {
@@ -158,8 +158,8 @@ fn reads_a_response_with_body_and_trailers() {
     ]
     .concat();
     let events = [
-        headed(3, Some(5), false),
-        headed(1, None, true),
+        head_event(3, Some(5), false),
+        head_event(1, None, true),
         part(3, b"he", false),
         part(3, b"llo", false),
         Event::Trailers { stream: 3 },
@@ -216,14 +216,14 @@ fn responses_without_body_end_with_their_head() {
         data(5, b"hello", true),
     ];
     let events = [
-        headed(1, Some(5), true),
+        head_event(1, Some(5), true),
         Event::Head {
             stream: 3,
             status: 304,
             content_length: Some(5),
             end: true,
         },
-        headed(5, Some(5), false),
+        head_event(5, Some(5), false),
         malformed(5, Malformed::BodyLength),
     ];
     feed(&mut session, &input.concat(), &events);
@@ -260,19 +260,19 @@ fn malformed_responses_reset_only_their_stream() {
         let mut events = Vec::new();
         if frames.len() > 1 {
             let length = (frames[0] == section(1, false, OK_LENGTH_5)).then_some(5);
-            events.push(headed(1, length, false));
+            events.push(head_event(1, length, false));
         }
         events.push(malformed(1, reason));
         feed(&mut session, &frames.concat(), &events);
-        let reset = made(|out| frame::reset(1, ErrorCode::PROTOCOL_ERROR, out));
+        let reset = encoded(|out| frame::reset(1, ErrorCode::PROTOCOL_ERROR, out));
         assert_eq!(output(&mut session), reset);
-        // What was in transit is ignored, and the other stream continues.
+        // Frames in transit are ignored, and the other stream continues.
         let input = [
             data(1, b"x", false),
             section(1, true, TRAILERS),
             section(3, true, OK),
         ];
-        feed(&mut session, &input.concat(), &[headed(3, None, true)]);
+        feed(&mut session, &input.concat(), &[head_event(3, None, true)]);
     }
 }
 
@@ -295,8 +295,8 @@ fn names_each_violation() {
         Continuation, FrameSize, GoAwayIncreased, HeadTooLarge, Hpack, IdleStream, Padding, Push,
         StreamClosed, TooManyContinuations, WindowOverflow,
     };
-    let window = |stream| made(|out| frame::window_update(stream, MAX_31_BITS, out));
-    let reset = |stream| made(|out| frame::reset(stream, ErrorCode::CANCEL, out));
+    let window = |stream| encoded(|out| frame::window_update(stream, MAX_31_BITS, out));
+    let reset = |stream| encoded(|out| frame::reset(stream, ErrorCode::CANCEL, out));
     let half = raw(kind::HEADERS, 0, 1, OK);
     let next = raw(kind::CONTINUATION, 0, 1, b"");
     let padded = |length: u8| raw(kind::DATA, flag::PADDED, 1, &[length, 1, 2]);
@@ -355,9 +355,9 @@ fn recognizes_other_protocols() {
     assert_eq!(fail(&mut new(), http1), ConnectionError::Http1);
     let input = b"\x15\x03\x01\0\x02\x02\x28\0\0";
     assert_eq!(fail(&mut new(), input), ConnectionError::NoSettings);
-    let input = made(frame::settings_ack);
+    let input = encoded(frame::settings_ack);
     assert_eq!(fail(&mut new(), &input), ConnectionError::NoSettings);
-    let input = made(|out| frame::ping([0; 8], out));
+    let input = encoded(|out| frame::ping([0; 8], out));
     assert_eq!(fail(&mut new(), &input), ConnectionError::NoSettings);
 }
 
@@ -375,7 +375,7 @@ fn joins_a_head_of_several_frames() {
             if i == 3 { OK } else { b"" },
         ));
     }
-    feed(&mut session, &input, &[headed(1, None, true)]);
+    feed(&mut session, &input, &[head_event(1, None, true)]);
 }
 
 #[test]
@@ -388,7 +388,7 @@ fn a_large_head_needs_no_more_memory() {
     let before = capacities(&session);
     let mut heads = 0;
     for piece in input.chunks(1000) {
-        let mut count = |event: Event<'_>| heads += usize::from(event == headed(1, None, true));
+        let mut count = |event: Event<'_>| heads += usize::from(event == head_event(1, None, true));
         session.feed(piece, &mut count).unwrap();
     }
     assert_eq!(heads, 1);
@@ -403,9 +403,9 @@ fn answers_settings_and_pings() {
             Setting::MaxConcurrentStreams(7),
             Setting::MaxFrameSize(20_000),
         ]),
-        made(|out| frame::ping(*b"12345678", out)),
-        made(|out| frame::pong(*b"abcdefgh", out)),
-        made(frame::settings_ack),
+        encoded(|out| frame::ping(*b"12345678", out)),
+        encoded(|out| frame::pong(*b"abcdefgh", out)),
+        encoded(frame::settings_ack),
         raw(kind::PRIORITY, 0, 9, b"\0\0\0\0\0"),
         raw(0x10, 0xff, 1, b"unknown"),
     ];
@@ -421,15 +421,15 @@ fn answers_settings_and_pings() {
         }
     );
     let expected = [
-        made(frame::settings_ack),
-        made(|out| frame::pong(*b"12345678", out)),
+        encoded(frame::settings_ack),
+        encoded(|out| frame::pong(*b"12345678", out)),
     ];
     assert_eq!(output(&mut session), expected.concat());
     session.ping(*b"abcdefgh");
     session.go_away();
     let expected = [
-        made(|out| frame::ping(*b"abcdefgh", out)),
-        made(|out| frame::go_away(ErrorCode::NO_ERROR, out)),
+        encoded(|out| frame::ping(*b"abcdefgh", out)),
+        encoded(|out| frame::go_away(ErrorCode::NO_ERROR, out)),
     ];
     assert_eq!(output(&mut session), expected.concat());
 }
@@ -437,10 +437,10 @@ fn answers_settings_and_pings() {
 #[test]
 fn floods_are_limited() {
     for frame in [
-        made(|out| frame::ping([0; 8], out)),
-        made(|out| frame::pong([0; 8], out)),
+        encoded(|out| frame::ping([0; 8], out)),
+        encoded(|out| frame::pong([0; 8], out)),
         settings(&[]),
-        made(frame::settings_ack),
+        encoded(frame::settings_ack),
         raw(kind::GOAWAY, 0, 0, &[0; 8]),
         raw(0x10, 0, 0, b""),
     ] {
@@ -465,7 +465,7 @@ fn floods_are_limited() {
 #[test]
 fn output_of_answers_is_limited() {
     let mut session = session(1);
-    let pings = made(|out| frame::ping([0; 8], out)).repeat(1000);
+    let pings = encoded(|out| frame::ping([0; 8], out)).repeat(1000);
     let error = loop {
         session.renew_idle_frames();
         if let Err(error) = session.feed(&pings, &mut |_: Event<'_>| ()) {
@@ -495,13 +495,13 @@ fn a_server_limits_streams() {
     feed(
         &mut session,
         &section(1, true, OK),
-        &[headed(1, None, true)],
+        &[head_event(1, None, true)],
     );
     assert_eq!(request(&mut session), Err(Unavailable::Streams));
     feed(
         &mut session,
         &section(3, true, OK),
-        &[headed(3, None, true)],
+        &[head_event(3, None, true)],
     );
     assert_eq!(request(&mut session), Ok(5));
     let none = settings(&[Setting::MaxConcurrentStreams(0)]);
@@ -533,19 +533,19 @@ fn a_shutdown_closes_the_streams_above_the_last() {
     feed(&mut session, &goaway(3, 2), &[event(3, 2)]);
     assert_eq!(session.open_streams(), 2);
     let input = [section(5, true, OK), section(3, true, OK)].concat();
-    feed(&mut session, &input, &[headed(3, None, true)]);
+    feed(&mut session, &input, &[head_event(3, None, true)]);
 }
 
 #[test]
 fn resets_end_streams() {
     let mut session = session(3);
     let input = [
-        made(|out| frame::reset(1, ErrorCode::REFUSED_STREAM, out)),
-        made(|out| frame::reset(3, ErrorCode(0xd), out)),
+        encoded(|out| frame::reset(1, ErrorCode::REFUSED_STREAM, out)),
+        encoded(|out| frame::reset(3, ErrorCode(0xd), out)),
         section(5, true, OK),
         // A reset after the end has no effect.
-        made(|out| frame::reset(5, ErrorCode::NO_ERROR, out)),
-        made(|out| frame::window_update(5, 1, out)),
+        encoded(|out| frame::reset(5, ErrorCode::NO_ERROR, out)),
+        encoded(|out| frame::window_update(5, 1, out)),
     ];
     let events = [
         Event::Refused { stream: 1 },
@@ -553,7 +553,7 @@ fn resets_end_streams() {
             stream: 3,
             code: ErrorCode(0xd),
         },
-        headed(5, None, true),
+        head_event(5, None, true),
     ];
     feed(&mut session, &input.concat(), &events);
     session.reset(5, ErrorCode::CANCEL);
@@ -574,10 +574,10 @@ fn a_stream_can_be_reset_within_a_frame() {
     feed(
         &mut session,
         first,
-        &[headed(1, None, false), part(1, b"he", false)],
+        &[head_event(1, None, false), part(1, b"he", false)],
     );
     session.reset(1, ErrorCode::CANCEL);
-    feed(&mut session, rest, &[headed(3, None, true)]);
+    feed(&mut session, rest, &[head_event(3, None, true)]);
 }
 
 #[test]
@@ -596,7 +596,7 @@ fn credit_returns_when_half_a_window_is_used() {
     feed(
         &mut session,
         &section(1, false, OK),
-        &[headed(1, None, false)],
+        &[head_event(1, None, false)],
     );
     // Padding counts: 1 + 20 + 29 bytes.
     let padded = raw(
@@ -606,7 +606,7 @@ fn credit_returns_when_half_a_window_is_used() {
         &[&[29][..], &[b'x'; 20], &[0; 29]].concat(),
     );
     feed(&mut session, &padded, &[part(1, &[b'x'; 20], false)]);
-    let credit = made(|out| frame::window_update(1, 50, out));
+    let credit = encoded(|out| frame::window_update(1, 50, out));
     assert_eq!(output(&mut session), credit);
     // Data of a stream that was reset counts for the connection only.
     session.reset(3, ErrorCode::CANCEL);
@@ -615,7 +615,7 @@ fn credit_returns_when_half_a_window_is_used() {
     for _ in 0..frames {
         feed(&mut session, &data(3, &[0; 16_000], false), &[]);
     }
-    let credit = made(|out| frame::window_update(0, 50 + frames * 16_000, out));
+    let credit = encoded(|out| frame::window_update(0, 50 + frames * 16_000, out));
     assert_eq!(output(&mut session), credit);
     let error = fail(&mut session, &data(1, &[0; 101], false));
     assert_eq!(error, ConnectionError::WindowExceeded);
@@ -656,10 +656,10 @@ fn bodies_respect_flow_control() {
     // A smaller initial window makes the window negative.
     let setting = Setting::InitialWindowSize(15_000);
     feed(&mut session, &settings(&[setting]), &[Event::Settings]);
-    let credit = made(|out| frame::window_update(stream, 5000, out));
+    let credit = encoded(|out| frame::window_update(stream, 5000, out));
     feed(&mut session, &credit, &[Event::WindowUpdate { stream }]);
     assert_eq!(session.send_body(stream, &body[20_000..], true), 0);
-    let credit = made(|out| frame::window_update(stream, 100_000, out));
+    let credit = encoded(|out| frame::window_update(stream, 100_000, out));
     feed(&mut session, &credit, &[Event::WindowUpdate { stream }]);
     output(&mut session);
     assert_eq!(session.send_body(stream, &body[20_000..], true), 30_000);
@@ -669,8 +669,8 @@ fn bodies_respect_flow_control() {
     let second = session.request(&post, true, |_, _| ()).unwrap();
     assert_eq!(session.send_body(second, &body, true), 15_000);
     let input = [
-        made(|out| frame::window_update(second, 100_000, out)),
-        made(|out| frame::window_update(0, 465, out)),
+        encoded(|out| frame::window_update(second, 100_000, out)),
+        encoded(|out| frame::window_update(0, 465, out)),
     ];
     let events = [second, 0].map(|stream| Event::WindowUpdate { stream });
     feed(&mut session, &input.concat(), &events);
@@ -680,9 +680,9 @@ fn bodies_respect_flow_control() {
     feed(
         &mut session,
         &section(second, true, OK),
-        &[headed(second, None, true)],
+        &[head_event(second, None, true)],
     );
-    let cancel = made(|out| frame::reset(second, ErrorCode::CANCEL, out));
+    let cancel = encoded(|out| frame::reset(second, ErrorCode::CANCEL, out));
     assert_eq!(output(&mut session), cancel);
     assert_eq!(session.send_body(second, &body, true), 0);
 }
@@ -692,7 +692,7 @@ fn output_of_requests_is_limited() {
     let mut session = session(1);
     session.reset(1, ErrorCode::CANCEL);
     let large = settings(&[Setting::InitialWindowSize(MAX_31_BITS)]);
-    let credit = made(|out| frame::window_update(0, 1 << 20, out));
+    let credit = encoded(|out| frame::window_update(0, 1 << 20, out));
     let events = [Event::Settings, Event::WindowUpdate { stream: 0 }];
     feed(&mut session, &[large, credit].concat(), &events);
     output(&mut session);
