@@ -123,7 +123,10 @@ pub enum ConnectionError {
     Flood,
     /// The server sends frames that must be answered, but does not read the answers. The answers
     /// exceed twice [`MAX_OUTPUT_BYTES`].
-    #[error("the server does not read: more than 2 × {MAX_OUTPUT_BYTES} bytes are waiting")]
+    #[error(
+        "more than {} bytes are waiting to be sent, because the server does not read",
+        2 * MAX_OUTPUT_BYTES
+    )]
     OutputFull,
     /// A field block cannot be decompressed.
     #[error(transparent)]
@@ -171,7 +174,9 @@ pub enum Malformed {
     FieldName,
     /// A header's value contains NUL, CR or LF, or starts or ends with white space (RFC 9113
     /// section 8.2.1).
-    #[error("a header value contains an illegal byte (RFC 9113 section 8.2.1)")]
+    #[error(
+        "a header value contains an illegal byte, or starts or ends with white space (RFC 9113 section 8.2.1)"
+    )]
     FieldValue,
     /// A header such as `connection` belongs to HTTP/1.1 (RFC 9113 section 8.2.2).
     #[error(
@@ -187,12 +192,17 @@ pub enum Malformed {
     /// The status is not three digits from 100 to 999, or is 101 (RFC 9113 sections 8.3.2 and 8.6).
     #[error("illegal status: expected three digits from 100 to 999, except 101")]
     Status,
-    /// `content-length` is not one decimal number of at most 2^60.
-    #[error("content-length is not one decimal number of at most 2^60 (RFC 9110 section 8.6)")]
+    /// `content-length` is not a decimal number of at most 2^60. Equal repetitions, such as `5, 5`,
+    /// are accepted.
+    #[error(
+        "content-length is not a decimal number of at most 2^60, or its repetitions differ (RFC 9110 section 8.6)"
+    )]
     ContentLength,
     /// The body is longer or shorter than `content-length`, or a response without a body has data
     /// (RFC 9113 section 8.1.1).
-    #[error("the body does not have the length in content-length (RFC 9113 section 8.1.1)")]
+    #[error(
+        "the body's length differs from content-length, or a response without a body has data (RFC 9113 section 8.1.1)"
+    )]
     BodyLength,
     /// Data arrived before the final response head (RFC 9113 section 8.1).
     #[error("data arrived before the response head (RFC 9113 section 8.1)")]
