@@ -781,13 +781,15 @@ impl Session {
         }
         let id = header.stream;
         if let Some(stream) = self.streams.get(id)? {
+            if stream.state == StreamState::Ended {
+                return Err(ConnectionError::StreamClosed);
+            }
             stream.received += header.length;
+            if stream.received > self.config.stream_window {
+                return Err(ConnectionError::WindowExceeded);
+            }
             let fault = match stream.state {
-                StreamState::Ended => return Err(ConnectionError::StreamClosed),
-                StreamState::Abandoned => None,
-                _ if stream.received > self.config.stream_window => {
-                    return Err(ConnectionError::WindowExceeded);
-                }
+                StreamState::Ended | StreamState::Abandoned => None,
                 StreamState::Head => Some(Malformed::DataBeforeHead),
                 StreamState::Body => match &mut stream.body_left {
                     Some(body) if *body < left as u64 || end && *body > left as u64 => {

@@ -582,43 +582,40 @@ fn a_stream_can_be_reset_within_a_frame() {
 
 #[test]
 fn credit_returns_when_half_a_window_is_used() {
-    let mut session = Session::new(&Config {
-        max_streams: 2,
-        stream_window: 100,
-        connection_window: 65_535,
-        ..Config::default()
-    });
-    feed(&mut session, &settings(&[]), &[Event::Settings]);
-    for _ in 0..2 {
-        session.request(&head("GET"), false, |_, _| ()).unwrap();
+    // An open stream and a stream that was reset: both have a window.
+    for exceeded in [1, 3] {
+        let mut session = Session::new(&Config {
+            max_streams: 3,
+            stream_window: 20_000,
+            connection_window: 65_535,
+            ..Config::default()
+        });
+        feed(&mut session, &settings(&[]), &[Event::Settings]);
+        for _ in 0..3 {
+            session.request(&head("GET"), false, |_, _| ()).unwrap();
+        }
+        let events = [head_event(1, None, false)];
+        feed(&mut session, &section(1, false, OK), &events);
+        output(&mut session);
+        // Padding counts: 1 + 9970 + 29 bytes.
+        let payload = [&[29][..], &[b'x'; 9970], &[0; 29]].concat();
+        let padded = raw(kind::DATA, flag::PADDED, 1, &payload);
+        feed(&mut session, &padded, &[part(1, &[b'x'; 9970], false)]);
+        let credit = encoded(|out| frame::window_update(1, 10_000, out));
+        assert_eq!(output(&mut session), credit);
+        // Data of streams that were reset counts for the connection, but returns no credit for the
+        // streams.
+        for stream in [3, 5] {
+            session.reset(stream, ErrorCode::CANCEL);
+            output(&mut session);
+            feed(&mut session, &data(stream, &[0; 12_000], false), &[]);
+        }
+        let credit = encoded(|out| frame::window_update(0, 34_000, out));
+        assert_eq!(output(&mut session), credit);
+        let input = [9_999, 10_002].map(|length| data(exceeded, &vec![0; length], false));
+        let error = fail(&mut session, &input.concat());
+        assert_eq!(error, ConnectionError::WindowExceeded);
     }
-    output(&mut session);
-    feed(
-        &mut session,
-        &section(1, false, OK),
-        &[head_event(1, None, false)],
-    );
-    // Padding counts: 1 + 20 + 29 bytes.
-    let padded = raw(
-        kind::DATA,
-        flag::PADDED,
-        1,
-        &[&[29][..], &[b'x'; 20], &[0; 29]].concat(),
-    );
-    feed(&mut session, &padded, &[part(1, &[b'x'; 20], false)]);
-    let credit = encoded(|out| frame::window_update(1, 50, out));
-    assert_eq!(output(&mut session), credit);
-    // Data of a stream that was reset counts for the connection only.
-    session.reset(3, ErrorCode::CANCEL);
-    output(&mut session);
-    let frames = 32_767u32.div_ceil(16_000);
-    for _ in 0..frames {
-        feed(&mut session, &data(3, &[0; 16_000], false), &[]);
-    }
-    let credit = encoded(|out| frame::window_update(0, 50 + frames * 16_000, out));
-    assert_eq!(output(&mut session), credit);
-    let error = fail(&mut session, &data(1, &[0; 101], false));
-    assert_eq!(error, ConnectionError::WindowExceeded);
 }
 
 #[test]
