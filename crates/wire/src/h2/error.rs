@@ -59,6 +59,7 @@ impl ErrorCode {
 /// Where the RFC requires only a stream error for an invalid frame, this client reports a
 /// connection error (RFC 9113 section 5.4.1 allows this).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, IntoStaticStr)]
+#[cfg_attr(test, derive(strum::VariantNames))]
 #[strum(serialize_all = "snake_case")]
 pub enum ConnectionError {
     /// The first bytes are `HTTP/`.
@@ -164,6 +165,7 @@ impl ConnectionError {
 /// Reason for rejecting a response (RFC 9113 section 8.1.1). Other streams on the connection
 /// continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, IntoStaticStr)]
+#[cfg_attr(test, derive(strum::VariantNames))]
 #[strum(serialize_all = "snake_case")]
 pub enum Malformed {
     /// A header's name is empty, or contains an upper-case letter or another illegal byte (RFC 9113
@@ -241,6 +243,10 @@ pub enum Unavailable {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
+    use strum::VariantNames;
+
     use super::*;
 
     #[test]
@@ -255,5 +261,18 @@ mod tests {
             Some("ENHANCE_YOUR_CALM")
         );
         assert_eq!(ErrorCode(14).name(), None);
+    }
+
+    #[test]
+    fn names_are_distinct() {
+        let lists = [
+            ConnectionError::VARIANTS,
+            HpackError::VARIANTS,
+            Malformed::VARIANTS,
+        ];
+        let mut names = HashSet::new();
+        for name in lists.concat() {
+            assert!(names.insert(name), "{name} has two meanings");
+        }
     }
 }

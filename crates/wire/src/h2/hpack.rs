@@ -15,6 +15,7 @@ pub const DEFAULT_TABLE_BYTES: u32 = 4096;
 
 /// Reason for rejecting a field block. The decoder cannot be used afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, IntoStaticStr)]
+#[cfg_attr(test, derive(strum::VariantNames))]
 #[strum(serialize_all = "snake_case")]
 pub enum HpackError {
     /// An integer has more than 28 bits after its prefix (RFC 7541 section 5.1).
@@ -32,7 +33,7 @@ pub enum HpackError {
     /// The padding of a Huffman-encoded string is longer than 7 bits or is not all ones (RFC 7541
     /// section 5.2).
     #[error("a Huffman-encoded string has invalid padding (RFC 7541 section 5.2)")]
-    Padding,
+    HuffmanPadding,
     /// The size of the dynamic table exceeds the limit in our SETTINGS (RFC 7541 section 6.3).
     #[error("the server's compression table exceeds the limit in SETTINGS (RFC 7541 section 6.3)")]
     TableTooLarge,

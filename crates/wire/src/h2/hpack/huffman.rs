@@ -140,7 +140,7 @@ pub(super) fn decode(input: &[u8], limit: usize, out: &mut Vec<u8>) -> Result<()
     if count < 8 && bits == !(u64::MAX >> count) {
         Ok(())
     } else {
-        Err(HpackError::Padding)
+        Err(HpackError::HuffmanPadding)
     }
 }
 
@@ -210,9 +210,12 @@ pub(super) mod tests {
         assert_eq!(decoded(&[]), Ok(Vec::new()));
         // `a` is 00011, followed by three bits of padding.
         assert_eq!(decoded(&[0b0001_1111]), Ok(b"a".to_vec()));
-        assert_eq!(decoded(&[0b0001_1110]), Err(HpackError::Padding));
-        assert_eq!(decoded(&[0xff]), Err(HpackError::Padding));
-        assert_eq!(decoded(&[0b0001_1111, 0xff]), Err(HpackError::Padding));
+        assert_eq!(decoded(&[0b0001_1110]), Err(HpackError::HuffmanPadding));
+        assert_eq!(decoded(&[0xff]), Err(HpackError::HuffmanPadding));
+        assert_eq!(
+            decoded(&[0b0001_1111, 0xff]),
+            Err(HpackError::HuffmanPadding)
+        );
         assert_eq!(decoded(&[0xff; 4]), Err(HpackError::EndOfString));
     }
 

@@ -146,7 +146,7 @@ fn rejects_each_kind_of_invalid_block() {
         ("40", Truncated),
         ("40 05 61", Truncated),
         ("00 01 61", Truncated),
-        ("00 81 ff 00", Padding),
+        ("00 81 ff 00", HuffmanPadding),
         ("00 01 61 84 ff ff ff ff", EndOfString),
         ("3f e2 1f", TableTooLarge),
         ("82 20", MisplacedSizeUpdate),
