@@ -41,8 +41,8 @@ pub enum RequestError {
     /// The host is empty.
     #[error("the host is empty")]
     EmptyAuthority,
-    /// The host contains a space, a control character or a non-ASCII character.
-    #[error("host {0:?} contains a space, a control character or a non-ASCII character")]
+    /// The host contains a space, a control character, a non-ASCII character or user information.
+    #[error("host {0:?} contains a space, a control character, a non-ASCII character or \"@\"")]
     IllegalAuthority(String),
     /// A header's name is not a token.
     #[error(
@@ -184,7 +184,7 @@ pub(crate) fn check_line(spec: &RequestSpec<'_>) -> Result<(), RequestError> {
         RequestError::PathWithoutSlash(spec.path.to_owned())
     } else if spec.authority.is_empty() {
         RequestError::EmptyAuthority
-    } else if !is_graphic(spec.authority) {
+    } else if !is_graphic(spec.authority) || spec.authority.contains('@') {
         RequestError::IllegalAuthority(spec.authority.to_owned())
     } else {
         return Ok(());

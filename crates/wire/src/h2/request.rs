@@ -65,19 +65,19 @@ pub fn request_fields(
     scheme: Scheme,
     length: Option<usize>,
 ) -> Result<Vec<RequestField>, RequestError> {
-    check_line(spec)?;
+    let is_host = |name: &str| name.eq_ignore_ascii_case("host");
+    let host = spec.headers.iter().find(|(name, _)| is_host(name));
+    let authority = host.map_or(spec.authority, |(_, value)| trim(value));
+    check_line(&RequestSpec { authority, ..*spec })?;
     for (name, value) in spec.headers {
         let lower = name.to_ascii_lowercase();
-        let is_te = lower == "te" && !value.trim().eq_ignore_ascii_case("trailers");
+        let is_te = lower == "te" && !trim(value).eq_ignore_ascii_case("trailers");
         let is_coding = lower == "transfer-encoding";
         if is_te || is_connection_field(lower.as_bytes()) && !is_coding {
             return Err(RequestError::NotInHttp2(name.clone()));
         }
     }
     check_headers(spec, length)?;
-    let is_host = |name: &str| name.eq_ignore_ascii_case("host");
-    let host = spec.headers.iter().find(|(name, _)| is_host(name));
-    let authority = host.map_or(spec.authority, |(_, value)| value.trim());
     let scheme = match scheme {
         Scheme::Http => "http",
         Scheme::Https => "https",
@@ -94,10 +94,9 @@ pub fn request_fields(
         }
     }
     let given = spec.headers.iter().filter(|(name, _)| !is_host(name));
-    fields.extend(given.map(|(name, value)| {
-        let value = value.trim_matches([' ', '\t']);
-        RequestField::constant(&name.to_ascii_lowercase(), value)
-    }));
+    fields.extend(
+        given.map(|(name, value)| RequestField::constant(&name.to_ascii_lowercase(), trim(value))),
+    );
     if adds_length(spec) {
         let value = length.map(|length| FieldValue::Constant(length.to_string()));
         fields.push(RequestField {
@@ -106,6 +105,11 @@ pub fn request_fields(
         });
     }
     Ok(fields)
+}
+
+/// Removes white space around a header's value (RFC 9110 section 5.5).
+fn trim(value: &str) -> &str {
+    value.trim_matches([' ', '\t'])
 }
 
 /// Form of a request head.

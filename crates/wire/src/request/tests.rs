@@ -112,7 +112,7 @@ fn refuses_invalid_request_lines() {
         ..spec("GET", "/")
     };
     assert_eq!(request_bytes(&of("")), Err(RequestError::EmptyAuthority));
-    for host in ["a b", "a\r\nX: y", "hé"] {
+    for host in ["a b", "a\r\nX: y", "hé", "user@a"] {
         let error = request_bytes(&of(host)).unwrap_err();
         assert_eq!(error, RequestError::IllegalAuthority(host.into()));
     }

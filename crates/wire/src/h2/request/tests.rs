@@ -120,6 +120,26 @@ fn rejects_headers_of_http1() {
     assert!(matches!(result, Err(RequestError::IllegalPath(_))));
 }
 
+#[test]
+fn checks_the_host_that_becomes_the_authority() {
+    let host = |value| fields("GET", "/", &[("host", value)], Some(0));
+    assert_eq!(host(" \t"), Err(RequestError::EmptyAuthority));
+    for illegal in ["a b", "user@a", "a\u{a0}"] {
+        let error = RequestError::IllegalAuthority(illegal.to_owned());
+        assert_eq!(host(illegal), Err(error));
+    }
+    let spec = RequestSpec {
+        method: "GET",
+        path: "/",
+        authority: "user@a",
+        headers: &headers(&[("Host", "b:80")]),
+        body: b"",
+        close: false,
+    };
+    let fields = request_fields(&spec, Scheme::Http, Some(0)).unwrap();
+    assert_eq!(fields[2], field(":authority", "b:80"));
+}
+
 /// Hand-encoded bytes of the three forms.
 #[test]
 fn forms_differ_in_their_use_of_the_tables() {
