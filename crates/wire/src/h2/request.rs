@@ -72,8 +72,7 @@ pub fn request_fields(
     for (name, value) in spec.headers {
         let lower = name.to_ascii_lowercase();
         let is_te = lower == "te" && !trim(value).eq_ignore_ascii_case("trailers");
-        let is_coding = lower == "transfer-encoding";
-        if is_te || is_connection_field(lower.as_bytes()) && !is_coding {
+        if is_te || is_connection_field(lower.as_bytes()) {
             return Err(RequestError::NotInHttp2(name.clone()));
         }
     }
