@@ -19,7 +19,7 @@ pub const MAX_CONTINUATIONS: u8 = 8;
 /// Output above which a session accepts neither requests nor parts of request bodies, in bytes.
 ///
 /// The output therefore has at most this size plus one request head. Answers to the server's frames
-/// may add the same number of bytes.
+/// may add the same number of bytes, and each stream that was open may add one RST_STREAM frame.
 pub const MAX_OUTPUT_BYTES: usize = 64 * 1024;
 
 /// Maximum number of open streams before the server's SETTINGS arrive, equal to nghttp2's value.
@@ -498,7 +498,7 @@ impl Session {
                     self.reading = self.begin_data(&header, Some(padding), sink)?;
                 }
                 Reading::Data(mut data) => {
-                    if !self.data(&mut data, &mut input, sink) {
+                    if !self.data(&mut data, &mut input, sink)? {
                         self.reading = Reading::Data(data);
                         return Ok(());
                     }
@@ -816,7 +816,12 @@ impl Session {
 
     /// Reads data and padding. Returns whether the frame is complete.
     #[inline]
-    fn data(&mut self, data: &mut Data, input: &mut &[u8], sink: &mut impl EventSink) -> bool {
+    fn data(
+        &mut self,
+        data: &mut Data,
+        input: &mut &[u8],
+        sink: &mut impl EventSink,
+    ) -> Result<bool, ConnectionError> {
         let (bytes, rest) = input.split_at(data.left.min(input.len()));
         data.left -= bytes.len();
         let (padding, rest) = rest.split_at(data.padding_left.min(rest.len()));
@@ -832,23 +837,24 @@ impl Session {
             sink.event(Event::Data { stream, bytes, end });
         }
         if is_complete {
-            self.return_credit(stream);
+            self.return_credit(stream)?;
         }
-        is_complete
+        Ok(is_complete)
     }
 
     /// Returns credit for received data once it makes up half a window.
-    fn return_credit(&mut self, id: u32) {
+    fn return_credit(&mut self, id: u32) -> Result<(), ConnectionError> {
         if self.received >= self.config.connection_window / 2 {
-            frame::window_update(0, self.received, &mut self.out);
+            frame::window_update(0, self.received, self.answers()?);
             self.received = 0;
         }
         if let Some(stream) = self.streams.get_open(id)
             && stream.received >= self.config.stream_window / 2
         {
-            frame::window_update(id, stream.received, &mut self.out);
-            stream.received = 0;
+            let credit = std::mem::take(&mut stream.received);
+            frame::window_update(id, credit, self.answers()?);
         }
+        Ok(())
     }
 
     /// Closes a stream whose response is complete. An unfinished request body is no longer needed

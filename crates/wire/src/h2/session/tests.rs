@@ -477,6 +477,21 @@ fn output_of_answers_is_limited() {
 }
 
 #[test]
+fn output_of_credit_is_limited() {
+    let mut session = Session::new(&Config {
+        stream_window: 2,
+        ..Config::default()
+    });
+    feed(&mut session, &settings(&[]), &[Event::Settings]);
+    session.request(&head("GET"), false, |_, _| ()).unwrap();
+    // Each byte returns credit.
+    let input = [section(1, false, OK), data(1, b"x", false).repeat(20_000)];
+    let error = fail(&mut session, &input.concat());
+    assert_eq!(error, ConnectionError::OutputFull);
+    assert!(session.output().len() < 2 * MAX_OUTPUT_BYTES + 100);
+}
+
+#[test]
 fn a_server_limits_streams() {
     let get = head("GET");
     let mut session = Session::new(&Config {
