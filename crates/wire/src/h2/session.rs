@@ -705,6 +705,7 @@ impl Session {
 
     /// Applies the server's SETTINGS (RFC 9113 section 6.5.3).
     fn apply(&mut self, payload: &[u8]) -> Result<(), ConnectionError> {
+        let before = self.peer.stream_window;
         for setting in Setting::parse(payload) {
             match setting? {
                 Setting::HeaderTableSize(bytes) => {
@@ -715,17 +716,15 @@ impl Session {
                     }
                 }
                 Setting::MaxConcurrentStreams(limit) => self.peer.max_streams = Some(limit),
-                Setting::InitialWindowSize(bytes) => {
-                    let change = i64::from(bytes) - i64::from(self.peer.stream_window);
-                    self.streams.add_send_window(change)?;
-                    self.peer.stream_window = bytes;
-                }
+                Setting::InitialWindowSize(bytes) => self.peer.stream_window = bytes,
                 Setting::MaxFrameSize(bytes) => self.peer.max_frame = bytes,
                 Setting::EnablePush(_) | Setting::MaxHeaderListSize(_) | Setting::Unknown(..) => {}
             }
         }
         self.has_peer_settings = true;
-        Ok(())
+        // All streams change, so only the last value in the frame is applied.
+        let change = i64::from(self.peer.stream_window) - i64::from(before);
+        self.streams.add_send_window(change)
     }
 
     /// Reads a complete field block. The decoder needs the blocks of closed streams, too.

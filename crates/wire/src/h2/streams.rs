@@ -133,6 +133,9 @@ impl Streams {
     /// # Errors
     /// A window overflows.
     pub fn add_send_window(&mut self, bytes: i64) -> Result<(), ConnectionError> {
+        if bytes == 0 || self.open == 0 {
+            return Ok(());
+        }
         for slot in &mut self.slots {
             if slot.state.is_open() {
                 add_window(&mut slot.send_window, bytes)?;

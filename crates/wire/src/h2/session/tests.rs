@@ -700,6 +700,21 @@ fn bodies_respect_flow_control() {
 }
 
 #[test]
+fn the_last_initial_window_of_a_frame_applies() {
+    let mut session = session(1);
+    let input = [
+        encoded(|out| frame::window_update(1, 1, out)),
+        settings(&[
+            Setting::InitialWindowSize(MAX_31_BITS),
+            Setting::InitialWindowSize(100),
+        ]),
+    ];
+    let events = [Event::WindowUpdate { stream: 1 }, Event::Settings];
+    feed(&mut session, &input.concat(), &events);
+    assert_eq!(session.streams.get_open(1).unwrap().send_window, 101);
+}
+
+#[test]
 fn output_of_requests_is_limited() {
     let mut session = session(1);
     session.reset(1, ErrorCode::CANCEL);
