@@ -661,8 +661,9 @@ impl Session {
                 if self.last_stream.is_some_and(|before| last > before) {
                     return Err(ConnectionError::GoAwayIncreased);
                 }
-                self.last_stream = Some(last);
-                self.streams.abandon_above(last);
+                if self.last_stream.replace(last) != Some(last) {
+                    self.streams.abandon_above(last);
+                }
                 sink.event(Event::GoAway { last, code });
             }
             Frame::WindowUpdate(bytes) if stream == 0 => {

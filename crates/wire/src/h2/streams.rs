@@ -120,6 +120,9 @@ impl Streams {
 
     /// Closes the open streams above an identifier.
     pub fn abandon_above(&mut self, last: u32) {
+        if self.open == 0 {
+            return;
+        }
         for slot in &mut self.slots {
             if slot.id > last && slot.state.is_open() {
                 slot.state = StreamState::Abandoned;
