@@ -151,12 +151,11 @@ impl ConnectionError {
             Self::FrameSize => ErrorCode::FRAME_SIZE_ERROR,
             Self::StreamClosed => ErrorCode::STREAM_CLOSED,
             Self::WindowOverflow | Self::WindowExceeded => ErrorCode::FLOW_CONTROL_ERROR,
-            Self::TooManyContinuations
-            | Self::HeadTooLarge
-            | Self::Flood
-            | Self::OutputFull
-            | Self::Hpack(HpackError::ListTooLarge) => ErrorCode::ENHANCE_YOUR_CALM,
-            Self::Hpack(_) => ErrorCode::COMPRESSION_ERROR,
+            Self::Flood | Self::OutputFull => ErrorCode::ENHANCE_YOUR_CALM,
+            // Each field block that is not decompressed (RFC 9113 section 4.3).
+            Self::TooManyContinuations | Self::HeadTooLarge | Self::Hpack(_) => {
+                ErrorCode::COMPRESSION_ERROR
+            }
             _ => ErrorCode::PROTOCOL_ERROR,
         }
     }
@@ -261,6 +260,17 @@ mod tests {
             Some("ENHANCE_YOUR_CALM")
         );
         assert_eq!(ErrorCode(14).name(), None);
+    }
+
+    #[test]
+    fn blocks_that_are_not_decompressed_are_compression_errors() {
+        for error in [
+            ConnectionError::TooManyContinuations,
+            ConnectionError::HeadTooLarge,
+            ConnectionError::Hpack(HpackError::ListTooLarge),
+        ] {
+            assert_eq!(error.code(), ErrorCode::COMPRESSION_ERROR);
+        }
     }
 
     #[test]
