@@ -417,7 +417,7 @@ impl Session {
         let Some(sender) = self.streams.get_open(stream) else {
             return 0;
         };
-        if !sender.is_sending {
+        if !sender.is_sending || self.failed.is_some() {
             return 0;
         }
         let mut sent = 0;
@@ -443,7 +443,7 @@ impl Session {
 
     /// Ends a stream before its response is complete. Frames that are still in transit are ignored.
     pub fn reset(&mut self, stream: u32, code: ErrorCode) {
-        if self.streams.get_open(stream).is_some() {
+        if self.failed.is_none() && self.streams.get_open(stream).is_some() {
             self.streams.close(stream, StreamState::Abandoned);
             frame::reset(stream, code, &mut self.out);
         }
@@ -451,20 +451,24 @@ impl Session {
 
     /// Appends a PING to the output. The answer is an [`Event::Pong`] with the same bytes.
     pub fn ping(&mut self, payload: [u8; 8]) {
-        frame::ping(payload, &mut self.out);
+        if self.failed.is_none() {
+            frame::ping(payload, &mut self.out);
+        }
     }
 
     /// Appends a GOAWAY to the output, before the client closes the connection.
     pub fn go_away(&mut self) {
-        frame::go_away(ErrorCode::NO_ERROR, &mut self.out);
+        if self.failed.is_none() {
+            frame::go_away(ErrorCode::NO_ERROR, &mut self.out);
+        }
     }
 
     /// Reads bytes from the connection. The events do not depend on how the bytes are split over
     /// calls, except that the [`Data`](Event::Data) of a stream may be split differently.
     ///
     /// # Errors
-    /// The server violates the protocol. The output then ends with a GOAWAY, and every later call
-    /// returns the same error.
+    /// The server violates the protocol. The output then ends with a GOAWAY, every later call
+    /// returns the same error, and the session sends nothing else.
     pub fn feed(&mut self, input: &[u8], sink: &mut impl EventSink) -> Result<(), ConnectionError> {
         if let Some(error) = self.failed {
             return Err(error);

@@ -349,6 +349,20 @@ fn names_each_violation() {
 }
 
 #[test]
+fn nothing_follows_the_goaway_of_a_failed_session() {
+    let mut session = session(1);
+    session.reset(1, ErrorCode::CANCEL);
+    let stream = session.request(&head("POST"), true, |_, _| ()).unwrap();
+    fail(&mut session, &raw(kind::PUSH_PROMISE, 0, 1, OK));
+    output(&mut session);
+    session.send_body(stream, b"x", true);
+    session.reset(stream, ErrorCode::CANCEL);
+    session.ping([0; 8]);
+    session.go_away();
+    assert!(session.output().is_empty());
+}
+
+#[test]
 fn recognizes_other_protocols() {
     let new = || Session::new(&Config::default());
     let http1 = b"HTTP/1.1 400 Bad Request\r\n\r\n";
