@@ -267,7 +267,8 @@ async fn run(
         }
         for (stream, body) in responses.streams.iter().zip(&mut bodies) {
             if *stream > 0 && !body.is_empty() {
-                *body = &body[session.send_body(*stream, body, true)..];
+                let sent = session.send_body(*stream, body, true);
+                *body = &body[sent.unwrap_or(0)..];
             }
         }
         io.write_all(session.output())

@@ -19,7 +19,8 @@ pub const MAX_CONTINUATIONS: u8 = 8;
 /// Output above which a session accepts neither requests nor parts of request bodies, in bytes.
 ///
 /// The output therefore has at most this size plus one request head. Answers to the server's frames
-/// may add the same number of bytes, and each stream that was open may add one RST_STREAM frame.
+/// may add the same number of bytes. Each open stream may add an empty DATA frame and a RST_STREAM
+/// frame.
 pub const MAX_OUTPUT_BYTES: usize = 64 * 1024;
 
 /// Maximum number of open streams before the server's SETTINGS arrive, equal to nghttp2's value.
@@ -409,36 +410,40 @@ impl Session {
     }
 
     /// Appends as much of a request body as flow control and [`MAX_OUTPUT_BYTES`] allow, and
-    /// returns the number of bytes. With `end`, the body ends after `part`.
+    /// returns the number of bytes. With `end`, the body ends after `part`, which may be empty.
     ///
-    /// `part` must not be empty. A stream that is closed accepts nothing.
-    pub fn send_body(&mut self, stream: u32, part: &[u8], end: bool) -> usize {
-        debug_assert!(!part.is_empty(), "an empty part of a body");
-        let Some(sender) = self.streams.get_open(stream) else {
-            return 0;
-        };
+    /// Returns `None` if the stream is closed, its body has ended, or the session failed.
+    ///
+    /// If the response ends before the body, the session resets the stream with CANCEL. Servers
+    /// that limit resets (CVE-2023-44487) may then close the connection. Therefore, call this
+    /// function for a small body directly after [`request`](Self::request), so that both are sent
+    /// together.
+    pub fn send_body(&mut self, stream: u32, part: &[u8], end: bool) -> Option<usize> {
+        let sender = self.streams.get_open(stream)?;
         if !sender.is_sending || self.failed.is_some() {
-            return 0;
+            return None;
         }
         let mut sent = 0;
-        while sent < part.len() {
+        loop {
             let window = sender.send_window.min(self.send_window).max(0);
             let room = MAX_OUTPUT_BYTES.saturating_sub(self.out.len() + FrameHeader::BYTES);
             let length = (part.len() - sent)
                 .min(window as usize)
                 .min(room)
                 .min(self.peer.max_frame as usize);
-            if length == 0 {
-                break;
-            }
             let is_last = end && sent + length == part.len();
+            if length == 0 && !is_last {
+                return Some(sent);
+            }
             frame::data(stream, &part[sent..sent + length], is_last, &mut self.out);
             sent += length;
             sender.send_window -= length as i64;
             self.send_window -= length as i64;
-            sender.is_sending = !is_last;
+            if is_last {
+                sender.is_sending = false;
+                return Some(sent);
+            }
         }
-        sent
     }
 
     /// Ends a stream before its response is complete. Frames that are still in transit are ignored.

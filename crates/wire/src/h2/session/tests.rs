@@ -355,7 +355,7 @@ fn nothing_follows_the_goaway_of_a_failed_session() {
     let stream = session.request(&head("POST"), true, |_, _| ()).unwrap();
     fail(&mut session, &raw(kind::PUSH_PROMISE, 0, 1, OK));
     output(&mut session);
-    session.send_body(stream, b"x", true);
+    assert_eq!(session.send_body(stream, b"x", true), None);
     session.reset(stream, ErrorCode::CANCEL);
     session.ping([0; 8]);
     session.go_away();
@@ -672,35 +672,38 @@ fn bodies_respect_flow_control() {
     let body = vec![b'x'; 50_000];
     let stream = session.request(&post, true, |_, _| ()).unwrap();
     output(&mut session);
-    assert_eq!(session.send_body(stream, &body, true), 20_000);
+    assert_eq!(session.send_body(stream, &body, true), Some(20_000));
     let expected = [
         data(stream, &body[..16_384], false),
         data(stream, &body[..20_000 - 16_384], false),
     ];
     assert_eq!(output(&mut session), expected.concat());
-    assert_eq!(session.send_body(stream, &body[20_000..], true), 0);
+    let sent = session.send_body(stream, &body[20_000..], true);
+    assert_eq!(sent, Some(0));
     // A smaller initial window makes the window negative.
     let setting = Setting::InitialWindowSize(15_000);
     feed(&mut session, &settings(&[setting]), &[Event::Settings]);
     let credit = encoded(|out| frame::window_update(stream, 5000, out));
     feed(&mut session, &credit, &[Event::WindowUpdate { stream }]);
-    assert_eq!(session.send_body(stream, &body[20_000..], true), 0);
+    let sent = session.send_body(stream, &body[20_000..], true);
+    assert_eq!(sent, Some(0));
     let credit = encoded(|out| frame::window_update(stream, 100_000, out));
     feed(&mut session, &credit, &[Event::WindowUpdate { stream }]);
     output(&mut session);
-    assert_eq!(session.send_body(stream, &body[20_000..], true), 30_000);
+    let sent = session.send_body(stream, &body[20_000..], true);
+    assert_eq!(sent, Some(30_000));
     assert!(output(&mut session).ends_with(&data(stream, &body[..30_000 - 16_384], true)));
-    assert_eq!(session.send_body(stream, b"more", true), 0);
+    assert_eq!(session.send_body(stream, b"more", true), None);
     // 15,535 bytes are left in the window of the connection.
     let second = session.request(&post, true, |_, _| ()).unwrap();
-    assert_eq!(session.send_body(second, &body, true), 15_000);
+    assert_eq!(session.send_body(second, &body, true), Some(15_000));
     let input = [
         encoded(|out| frame::window_update(second, 100_000, out)),
         encoded(|out| frame::window_update(0, 465, out)),
     ];
     let events = [second, 0].map(|stream| Event::WindowUpdate { stream });
     feed(&mut session, &input.concat(), &events);
-    assert_eq!(session.send_body(second, &body, true), 1000);
+    assert_eq!(session.send_body(second, &body, true), Some(1000));
     // A response before the end of the body ends the upload.
     output(&mut session);
     feed(
@@ -710,7 +713,28 @@ fn bodies_respect_flow_control() {
     );
     let cancel = encoded(|out| frame::reset(second, ErrorCode::CANCEL, out));
     assert_eq!(output(&mut session), cancel);
-    assert_eq!(session.send_body(second, &body, true), 0);
+    assert_eq!(session.send_body(second, &body, true), None);
+}
+
+/// The end of a body needs no credit.
+#[test]
+fn a_body_can_end_with_an_empty_part() {
+    let mut session = session(1);
+    session.reset(1, ErrorCode::CANCEL);
+    let setting = Setting::InitialWindowSize(1);
+    feed(&mut session, &settings(&[setting]), &[Event::Settings]);
+    let stream = session.request(&head("POST"), true, |_, _| ()).unwrap();
+    output(&mut session);
+    assert_eq!(session.send_body(stream, b"x", false), Some(1));
+    assert_eq!(session.send_body(stream, b"", false), Some(0));
+    assert_eq!(session.send_body(stream, b"", true), Some(0));
+    let expected = [data(stream, b"x", false), data(stream, b"", true)];
+    assert_eq!(output(&mut session), expected.concat());
+    assert_eq!(session.send_body(stream, b"", true), None);
+    // The upload is complete, so the end of the response does not reset the stream.
+    let events = [head_event(stream, None, true)];
+    feed(&mut session, &section(stream, true, OK), &events);
+    assert!(session.output().is_empty());
 }
 
 #[test]
@@ -738,9 +762,10 @@ fn output_of_requests_is_limited() {
     feed(&mut session, &[large, credit].concat(), &events);
     output(&mut session);
     let stream = session.request(&head("POST"), true, |_, _| ()).unwrap();
-    assert!(session.send_body(stream, &vec![0; 1 << 20], true) > MAX_OUTPUT_BYTES / 2);
+    let sent = session.send_body(stream, &vec![0; 1 << 20], true);
+    assert!(sent > Some(MAX_OUTPUT_BYTES / 2));
     assert_eq!(session.output().len(), MAX_OUTPUT_BYTES);
-    assert_eq!(session.send_body(stream, b"x", true), 0);
+    assert_eq!(session.send_body(stream, b"x", true), Some(0));
     session.reset(stream, ErrorCode::CANCEL);
     let result = session.request(&head("GET"), false, |_, _| ());
     assert_eq!(result, Err(Unavailable::Output));
