@@ -3,7 +3,7 @@
 use super::HpackError;
 
 /// Maximum number of bytes after the prefix. Four bytes hold 28 bits, and no length, index or table
-/// size that this decoder accepts is larger.
+/// size that a session accepts is larger.
 const MAX_MORE_BYTES: u32 = 4;
 
 /// Reads an integer whose prefix has `bits` bits, and removes it from the start of `input`.

@@ -137,11 +137,21 @@ fn starts_with_preface_settings_and_credit() {
         max_streams: 0,
         stream_window: 0,
         connection_window: 0,
+        header_table: u32::MAX,
         ..config
     };
     let session = Session::new(&config);
     assert_eq!(session.stream_limit(), 1);
-    assert_eq!(session.output().len(), PREFACE.len() + 9 + 4 * 6);
+    let expected = [
+        &PREFACE[..],
+        &settings(&[
+            Setting::HeaderTableSize(65_536),
+            Setting::EnablePush(0),
+            Setting::InitialWindowSize(2),
+            Setting::MaxHeaderListSize(1 << 16),
+        ]),
+    ];
+    assert_eq!(session.output(), expected.concat());
 }
 
 #[test]
