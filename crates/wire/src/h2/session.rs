@@ -451,8 +451,10 @@ impl Session {
 
     /// Ends a stream before its response is complete. Frames that are still in transit are ignored.
     pub fn reset(&mut self, stream: u32, code: ErrorCode) {
-        if self.failed.is_none() && self.streams.get_open(stream).is_some() {
-            self.streams.close(stream, StreamState::Abandoned);
+        if self.failed.is_some() {
+            return;
+        }
+        if self.streams.close(stream, StreamState::Abandoned).is_some() {
             frame::reset(stream, code, &mut self.out);
         }
     }
@@ -872,14 +874,10 @@ impl Session {
     /// Closes a stream whose response is complete. An unfinished request body is no longer needed
     /// (RFC 9113 section 8.1).
     fn end(&mut self, id: u32) {
-        if self
-            .streams
-            .get_open(id)
-            .is_some_and(|stream| stream.is_sending)
-        {
+        let closed = self.streams.close(id, StreamState::Ended);
+        if closed.is_some_and(|stream| stream.is_sending) {
             frame::reset(id, ErrorCode::CANCEL, &mut self.out);
         }
-        self.streams.close(id, StreamState::Ended);
     }
 
     fn reject(&mut self, stream: u32, reason: Malformed, sink: &mut impl EventSink) {

@@ -110,12 +110,13 @@ impl Streams {
         (slot.id == id && slot.state.is_open()).then_some(slot)
     }
 
-    /// Closes an open stream.
-    pub fn close(&mut self, id: u32, state: StreamState) {
-        if let Some(stream) = self.get_open(id) {
-            stream.state = state;
-            self.open -= 1;
-        }
+    /// Closes an open stream and returns its previous state.
+    pub fn close(&mut self, id: u32, state: StreamState) -> Option<Stream> {
+        let stream = self.get_open(id)?;
+        let before = *stream;
+        stream.state = state;
+        self.open -= 1;
+        Some(before)
     }
 
     /// Closes the open streams above an identifier.
@@ -222,7 +223,7 @@ mod tests {
         }
         streams.abandon_above(3);
         assert_eq!(streams.open(), 2);
-        streams.close(5, StreamState::Ended);
+        assert!(streams.close(5, StreamState::Ended).is_none());
         assert_eq!(streams.open(), 2);
         let state = streams.get(5).unwrap().unwrap().state;
         assert_eq!(state, StreamState::Abandoned);
