@@ -648,11 +648,10 @@ impl Session {
             }
             Frame::Reset(code) => {
                 self.streams.get(stream)?;
-                if self.streams.get_open(stream).is_some() {
-                    self.streams.close(stream, StreamState::Ended);
-                    sink.event(match code {
-                        ErrorCode::REFUSED_STREAM => Event::Refused { stream },
-                        code => Event::Reset { stream, code },
+                if let Some(closed) = self.streams.close(stream, StreamState::Ended) {
+                    sink.event(match (code, closed.state) {
+                        (ErrorCode::REFUSED_STREAM, StreamState::Head) => Event::Refused { stream },
+                        _ => Event::Reset { stream, code },
                     });
                 }
             }

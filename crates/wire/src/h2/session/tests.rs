@@ -600,6 +600,19 @@ fn resets_end_streams() {
     assert_eq!(session.open_streams(), 0);
 }
 
+/// A request with a response was processed.
+#[test]
+fn a_refusal_after_the_head_is_a_reset() {
+    let mut session = session(1);
+    let code = ErrorCode::REFUSED_STREAM;
+    let input = [
+        section(1, false, OK),
+        encoded(|out| frame::reset(1, code, out)),
+    ];
+    let events = [head_event(1, None, false), Event::Reset { stream: 1, code }];
+    feed(&mut session, &input.concat(), &events);
+}
+
 #[test]
 fn a_stream_can_be_reset_within_a_frame() {
     let mut session = session(2);
