@@ -89,7 +89,7 @@ impl FrameHeader {
     /// # Errors
     /// The header violates a rule for its type. The rules that depend on the payload or on other
     /// frames are not checked.
-    pub fn check(&self) -> Result<(), ConnectionError> {
+    pub(super) fn check(&self) -> Result<(), ConnectionError> {
         let length = self.length;
         if length > MIN_MAX_FRAME_BYTES {
             return Err(ConnectionError::FrameSize);
@@ -120,7 +120,7 @@ impl FrameHeader {
 
 /// A frame from a server, except DATA.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Frame<'a> {
+pub(super) enum Frame<'a> {
     /// Start of a field block (section 6.2).
     Headers(&'a [u8]),
     /// Next part of a field block (section 6.10).
@@ -153,9 +153,6 @@ impl<'a> Frame<'a> {
     ///
     /// # Errors
     /// The padding is longer than the frame, or a WINDOW_UPDATE adds zero bytes.
-    ///
-    /// # Panics
-    /// Panics if the payload does not have the length in the header.
     pub fn parse(header: &FrameHeader, payload: &'a [u8]) -> Result<Self, ConnectionError> {
         assert_eq!(payload.len(), header.length as usize, "length of a payload");
         let is_ack = header.has(flag::ACK);
