@@ -559,14 +559,8 @@ impl Session {
             });
         }
         header.check()?;
-        match (&self.open_block, header.kind == kind::CONTINUATION) {
-            (None, false) => {}
-            (Some(block), true) if block.stream == header.stream => {
-                if block.continuations == MAX_CONTINUATIONS {
-                    return Err(ConnectionError::TooManyContinuations);
-                }
-            }
-            _ => return Err(ConnectionError::Continuation),
+        if self.open_block.is_some() && header.kind != kind::CONTINUATION {
+            return Err(ConnectionError::Continuation);
         }
         if header.kind != kind::DATA {
             return Ok(Reading::Payload(header));
@@ -634,16 +628,19 @@ impl Session {
                 });
             }
             Frame::Continuation(fragment) => {
-                self.append_fragment(fragment)?;
-                let open = self.open_block.as_mut();
-                let open = open.ok_or(ConnectionError::Continuation)?;
+                let open = self.open_block.take().filter(|open| open.stream == stream);
+                let mut open = open.ok_or(ConnectionError::Continuation)?;
+                if open.continuations == MAX_CONTINUATIONS {
+                    return Err(ConnectionError::TooManyContinuations);
+                }
                 open.continuations += 1;
+                self.append_fragment(fragment)?;
                 if header.has(flag::END_HEADERS) {
-                    let end_stream = open.end_stream;
-                    self.open_block = None;
                     let block = std::mem::take(&mut self.block);
-                    self.section(stream, end_stream, &block, sink)?;
+                    self.section(stream, open.end_stream, &block, sink)?;
                     self.block = block;
+                } else {
+                    self.open_block = Some(open);
                 }
             }
             Frame::Reset(code) => {
