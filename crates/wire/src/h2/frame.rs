@@ -274,16 +274,11 @@ fn write(kind: u8, flags: u8, stream: u32, payload: &[u8], out: &mut Vec<u8>) {
 
 /// Appends SETTINGS.
 pub fn settings(settings: &[Setting], out: &mut Vec<u8>) {
-    let header = FrameHeader {
-        length: 6 * settings.len() as u32,
-        kind: kind::SETTINGS,
-        flags: 0,
-        stream: 0,
-    };
-    out.extend_from_slice(&header.bytes());
-    for setting in settings {
-        out.extend_from_slice(&setting.bytes());
-    }
+    let payload: Vec<u8> = settings
+        .iter()
+        .flat_map(|setting| setting.bytes())
+        .collect();
+    write(kind::SETTINGS, 0, 0, &payload, out);
 }
 
 /// Appends an acknowledgment of SETTINGS.
@@ -348,19 +343,17 @@ pub fn headers(
         if i > 0 {
             out.copy_within(from..from + length, to);
         }
-        let is_last = i + 1 == frames;
+        let (kind, mut flags) = match i {
+            0 => (kind::HEADERS, u8::from(end_stream) * flag::END_STREAM),
+            _ => (kind::CONTINUATION, 0),
+        };
+        if i + 1 == frames {
+            flags |= flag::END_HEADERS;
+        }
         let header = FrameHeader {
             length: length as u32,
-            kind: if i == 0 {
-                kind::HEADERS
-            } else {
-                kind::CONTINUATION
-            },
-            flags: (if i == 0 && end_stream {
-                flag::END_STREAM
-            } else {
-                0
-            }) | (if is_last { flag::END_HEADERS } else { 0 }),
+            kind,
+            flags,
             stream,
         };
         out[to - HEADER..to].copy_from_slice(&header.bytes());
