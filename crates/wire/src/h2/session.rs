@@ -888,40 +888,37 @@ fn respond(
     section: Section,
     end: bool,
 ) -> Result<Option<Event<'static>>, Malformed> {
-    let is_trailers = stream.state == StreamState::Body;
     let (status, content_length) = section.finish()?;
-    if is_trailers && !end {
-        return Err(Malformed::TrailersWithoutEnd);
-    }
-    if !is_trailers && status < 200 {
-        if end {
-            return Err(Malformed::InterimEnd);
+    let id = stream.id;
+    let event = match stream.state {
+        StreamState::Head if status < 200 => {
+            if end {
+                return Err(Malformed::InterimEnd);
+            }
+            if stream.interim == MAX_INTERIM {
+                return Err(Malformed::TooManyInterim);
+            }
+            stream.interim += 1;
+            return Ok(None);
         }
-        if stream.interim == MAX_INTERIM {
-            return Err(Malformed::TooManyInterim);
+        StreamState::Head => {
+            let has_no_body = stream.to_head_request || matches!(status, 204 | 304);
+            stream.body_left = if has_no_body { Some(0) } else { content_length };
+            stream.state = StreamState::Body;
+            Event::Head {
+                stream: id,
+                status,
+                content_length,
+                end,
+            }
         }
-        stream.interim += 1;
-        return Ok(None);
-    }
-    if !is_trailers {
-        let has_no_body = stream.to_head_request || matches!(status, 204 | 304);
-        stream.body_left = if has_no_body { Some(0) } else { content_length };
-        stream.state = StreamState::Body;
-    }
+        _ if end => Event::Trailers { stream: id },
+        _ => return Err(Malformed::TrailersWithoutEnd),
+    };
     if end && stream.body_left.is_some_and(|left| left > 0) {
         return Err(Malformed::BodyLength);
     }
-    let stream = stream.id;
-    Ok(Some(if is_trailers {
-        Event::Trailers { stream }
-    } else {
-        Event::Head {
-            stream,
-            status,
-            content_length,
-            end,
-        }
-    }))
+    Ok(Some(event))
 }
 
 #[cfg(test)]
