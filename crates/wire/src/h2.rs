@@ -2,7 +2,7 @@
 //! RFC 7541).
 //!
 //! A [`Session`] holds the state of one connection. It reads received bytes in pieces of any size,
-//! reports [`Event`]s, and appends the bytes to send to its output. A [`RequestHead`] is encoded
+//! reports [`Event`]s, and appends the bytes to send to its output. [`RequestHeads`] are encoded
 //! once and sent many times.
 //!
 //! A session allocates its memory when it is created. Later, only its output grows, up to a fixed
@@ -17,7 +17,7 @@ mod session;
 mod streams;
 
 pub use error::{ConnectionError, ErrorCode, Malformed, Unavailable};
-pub use request::{FieldValue, RequestField, RequestHead, Scheme, encode_heads, request_fields};
+pub use request::{FieldValue, RequestField, RequestHeads, Scheme, request_fields};
 pub use session::{
     Config, Event, EventSink, MAX_CONTINUATIONS, MAX_OUTPUT_BYTES, PeerSettings, Session,
 };

@@ -3,12 +3,13 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use common::check::Random;
 use floodmark_wire::h2::frame::DEFAULT_WINDOW_BYTES;
 use floodmark_wire::h2::{
-    Config, Event, EventSink, FieldValue, RequestField, Session, encode_heads,
+    Config, Event, EventSink, FieldValue, RequestField, RequestHeads, Session,
 };
 use h2::server::{Builder, SendResponse};
 use hyper::body::Bytes;
@@ -239,8 +240,8 @@ async fn run(
         .iter()
         .map(|exchange| request_fields(&exchange.request))
         .collect();
-    let heads = encode_heads(&requests);
-    let mut session = Session::new(&limits.client);
+    let requests = Arc::new(RequestHeads::new(&requests));
+    let mut session = Session::new(&limits.client, requests);
     let mut responses = Responses {
         streams: vec![0; exchanges.len()],
         messages: vec![Message::default(); exchanges.len()],
@@ -259,7 +260,7 @@ async fn run(
             bodies[next] = &exchanges[next].request.body;
             // The path varies.
             let path = |_, out: &mut Vec<u8>| out.extend_from_slice(format!("/{next}").as_bytes());
-            let Ok(stream) = session.request(&heads[next], !bodies[next].is_empty(), path) else {
+            let Ok(stream) = session.request(next, !bodies[next].is_empty(), path) else {
                 break;
             };
             responses.streams[next] = stream;

@@ -122,39 +122,50 @@ pub(super) enum Form {
     Static,
 }
 
-/// An encoded request head.
+/// The encoded heads of all requests that may be sent on the same connection.
+///
+/// Constant fields that all requests contain, in the same order, are shared: they are transmitted
+/// once per connection (RFC 7541 section 2.3.2) if they fit in a table of the default size.
 ///
 /// Varying values are literals without indexing and without Huffman coding. Therefore the entries of
 /// the server's dynamic table never move, and a session needs no encoder.
-#[derive(Debug, Clone)]
-pub struct RequestHead {
-    /// Indexed by [`Form`].
-    forms: [Block; 3],
-    table_bytes: usize,
-    is_head_request: bool,
+#[derive(Debug)]
+pub struct RequestHeads {
+    pub(super) heads: Vec<RequestHead>,
+    /// Size of the dynamic table that the shared fields need, in bytes.
+    pub(super) table_bytes: usize,
 }
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug)]
+pub(super) struct RequestHead {
+    /// Indexed by [`Form`].
+    forms: [Block; 3],
+    /// Whether the method is HEAD, so the response has no body.
+    pub is_head_request: bool,
+}
+
+#[derive(Debug, Default)]
 struct Block {
     bytes: Vec<u8>,
     /// Positions in `bytes` of the varying values.
     gaps: Vec<usize>,
 }
 
-/// Encodes the heads of all requests that may be sent on the same connection.
-///
-/// Constant fields that all requests contain, in the same order, are shared: they are transmitted
-/// once per connection (RFC 7541 section 2.3.2) if they fit in a table of the default size.
-#[must_use]
-pub fn encode_heads(requests: &[Vec<RequestField>]) -> Vec<RequestHead> {
-    let shared = shared_fields(requests);
-    let table_bytes = shared.iter().map(entry_size).sum();
-    let encode = |fields: &Vec<RequestField>| RequestHead {
-        forms: [Form::First, Form::Later, Form::Static].map(|form| block(fields, &shared, form)),
-        table_bytes,
-        is_head_request: fields.contains(&RequestField::constant(":method", "HEAD")),
-    };
-    requests.iter().map(encode).collect()
+impl RequestHeads {
+    /// Encodes the heads of requests with these fields.
+    #[must_use]
+    pub fn new(requests: &[Vec<RequestField>]) -> Self {
+        let shared = shared_fields(requests);
+        let encode = |fields: &Vec<RequestField>| RequestHead {
+            forms: [Form::First, Form::Later, Form::Static]
+                .map(|form| block(fields, &shared, form)),
+            is_head_request: fields.contains(&RequestField::constant(":method", "HEAD")),
+        };
+        RequestHeads {
+            heads: requests.iter().map(encode).collect(),
+            table_bytes: shared.iter().map(entry_size).sum(),
+        }
+    }
 }
 
 /// Returns the size of an entry in the dynamic table, in bytes (RFC 7541 section 4.1).
@@ -244,23 +255,8 @@ fn string(text: &str, out: &mut Vec<u8>) {
 }
 
 impl RequestHead {
-    /// Returns the size of the dynamic table that the shared fields need, in bytes.
-    pub(super) fn table_bytes(&self) -> usize {
-        self.table_bytes
-    }
-
-    /// Returns whether the method is HEAD, so the response has no body.
-    pub(super) fn is_head_request(&self) -> bool {
-        self.is_head_request
-    }
-
     /// Appends the field block. `value` appends the varying value with the given number.
-    pub(super) fn write(
-        &self,
-        form: Form,
-        mut value: impl FnMut(usize, &mut Vec<u8>),
-        out: &mut Vec<u8>,
-    ) {
+    pub fn write(&self, form: Form, mut value: impl FnMut(usize, &mut Vec<u8>), out: &mut Vec<u8>) {
         let Block { bytes, gaps } = &self.forms[form as usize];
         let mut from = 0;
         for (i, &gap) in gaps.iter().enumerate() {

@@ -1,12 +1,14 @@
 //! The session: the state of one connection.
 
+use std::sync::Arc;
+
 use super::error::{ConnectionError, ErrorCode, Malformed, Unavailable};
 use super::frame::{
     self, DEFAULT_WINDOW_BYTES, Frame, FrameHeader, MAX_31_BITS, MIN_MAX_FRAME_BYTES, PREFACE,
     Setting, flag, kind,
 };
 use super::hpack::{DEFAULT_TABLE_BYTES, Decoder, integer};
-use super::request::{Form, RequestHead};
+use super::request::{Form, RequestHeads};
 use super::response::Section;
 use super::streams::{Stream, StreamState, Streams, add_window};
 use crate::head::MAX_SECTION_BYTES;
@@ -165,8 +167,10 @@ impl<F: FnMut(Event<'_>)> EventSink for F {
 /// 110 KiB.
 ///
 /// ```
+/// use std::sync::Arc;
+///
 /// use floodmark_wire::RequestSpec;
-/// use floodmark_wire::h2::{Config, Event, Scheme, Session, encode_heads, request_fields};
+/// use floodmark_wire::h2::{Config, Event, RequestHeads, Scheme, Session, request_fields};
 ///
 /// let spec = RequestSpec {
 ///     method: "GET",
@@ -177,10 +181,10 @@ impl<F: FnMut(Event<'_>)> EventSink for F {
 ///     close: false,
 /// };
 /// let fields = request_fields(&spec, Scheme::Http, Some(0))?;
-/// let heads = encode_heads(&[fields]);
+/// let requests = Arc::new(RequestHeads::new(&[fields]));
 ///
-/// let mut session = Session::new(&Config::default());
-/// let stream = session.request(&heads[0], false, |_, _| ()).expect("the first stream is free");
+/// let mut session = Session::new(&Config::default(), requests);
+/// let stream = session.request(0, false, |_, _| ()).expect("the first stream is free");
 /// assert!(session.output().starts_with(b"PRI * HTTP/2.0\r\n"));
 ///
 /// // SETTINGS, then HEADERS with `:status: 200` and the end of the stream.
@@ -217,7 +221,8 @@ pub struct Session {
     send_window: i64,
     /// Bytes of DATA frames for which the server has no new credit yet.
     received: u32,
-    requests: RequestTable,
+    requests: Arc<RequestHeads>,
+    table: RequestTable,
     /// Highest stream that the server may process, after GOAWAY.
     last_stream: Option<u32>,
     failed: Option<ConnectionError>,
@@ -262,10 +267,10 @@ struct OpenBlock {
 }
 
 impl Session {
-    /// Creates a session. Its output starts with the preface, our SETTINGS and the credit for the
-    /// connection.
+    /// Creates a session that can send `requests`. Its output starts with the preface, our SETTINGS
+    /// and the credit for the connection.
     #[must_use]
-    pub fn new(config: &Config) -> Self {
+    pub fn new(config: &Config, requests: Arc<RequestHeads>) -> Self {
         let config = Config {
             max_streams: config.max_streams.clamp(1, 1 << 20),
             stream_window: config.stream_window.clamp(2, MAX_31_BITS),
@@ -309,7 +314,8 @@ impl Session {
             idle_frames: config.idle_frames,
             send_window: i64::from(DEFAULT_WINDOW_BYTES),
             received: 0,
-            requests: RequestTable {
+            requests,
+            table: RequestTable {
                 bytes: DEFAULT_TABLE_BYTES,
                 needs_size_update: false,
                 has_shared_fields: false,
@@ -367,14 +373,17 @@ impl Session {
     /// body follows in calls of [`send_body`](Self::send_body).
     ///
     /// `value` is called for each varying field in turn, with its number from 0, and appends the
-    /// value. All heads on a connection must come from the same call of
-    /// [`encode_heads`](super::encode_heads).
+    /// value. The value must not contain CR, LF or NUL, or start or end with white space (RFC 9113
+    /// section 8.2.1).
     ///
     /// # Errors
     /// The session cannot send another request now.
+    ///
+    /// # Panics
+    /// Panics if `index` is not an index of the requests in [`RequestHeads::new`].
     pub fn request(
         &mut self,
-        head: &RequestHead,
+        index: usize,
         has_body: bool,
         value: impl FnMut(usize, &mut Vec<u8>),
     ) -> Result<u32, Unavailable> {
@@ -387,20 +396,22 @@ impl Session {
         if self.out.len() >= MAX_OUTPUT_BYTES {
             return Err(Unavailable::Output);
         }
+        let head = &self.requests.heads[index];
         let stream = Stream {
             state: StreamState::Head,
-            to_head_request: head.is_head_request(),
+            to_head_request: head.is_head_request,
             is_sending: has_body,
             send_window: i64::from(self.peer.stream_window),
             ..Stream::default()
         };
         let id = self.streams.start(stream).ok_or(Unavailable::Closing)?;
-        let table = &mut self.requests;
+        let shared_bytes = self.requests.table_bytes;
+        let table = &mut self.table;
         frame::headers(id, !has_body, &mut self.out, |out| {
             if std::mem::take(&mut table.needs_size_update) {
                 integer::encode(table.bytes as usize, 5, 0x20, out);
             }
-            let form = if head.table_bytes() > table.bytes as usize {
+            let form = if shared_bytes > table.bytes as usize {
                 Form::Static
             } else if std::mem::replace(&mut table.has_shared_fields, true) {
                 Form::Later
@@ -721,9 +732,9 @@ impl Session {
             match setting? {
                 Setting::HeaderTableSize(bytes) => {
                     self.peer.header_table = bytes;
-                    if bytes < self.requests.bytes {
-                        self.requests.bytes = bytes;
-                        self.requests.needs_size_update = true;
+                    if bytes < self.table.bytes {
+                        self.table.bytes = bytes;
+                        self.table.needs_size_update = true;
                     }
                 }
                 Setting::MaxConcurrentStreams(limit) => self.peer.max_streams = Some(limit),

@@ -151,9 +151,8 @@ fn forms_differ_in_their_use_of_the_tables() {
             value: FieldValue::Varying,
         },
     ];
-    let heads = encode_heads(&[request.to_vec()]);
-    let head = &heads[0];
-    assert_eq!(head.table_bytes(), 11 + 32 + 2 + 32);
+    let heads = RequestHeads::new(&[request.to_vec()]);
+    assert_eq!(heads.table_bytes, 11 + 32 + 2 + 32);
     for (form, expected) in [
         (
             Form::First,
@@ -163,7 +162,8 @@ fn forms_differ_in_their_use_of_the_tables() {
         (Form::Static, b"\x82\x01\x01a\0\x01x\x01y\0\x01z\x02ab"),
     ] {
         let mut out = Vec::new();
-        head.write(form, |_, out| out.extend_from_slice(b"ab"), &mut out);
+        let value = |_, out: &mut Vec<u8>| out.extend_from_slice(b"ab");
+        heads.heads[0].write(form, value, &mut out);
         assert_eq!(out, expected, "{form:?}");
     }
 }
@@ -174,11 +174,11 @@ fn long_varying_values_have_long_lengths() {
         name: "cookie".to_owned(),
         value: FieldValue::Varying,
     };
-    let heads = encode_heads(&[vec![varying]]);
+    let heads = RequestHeads::new(&[vec![varying]]);
     for length in [0, 126, 127, 128, 10_000] {
         let mut out = Vec::new();
         let value = "v".repeat(length);
-        heads[0].write(
+        heads.heads[0].write(
             Form::First,
             |_, out| out.extend_from_slice(value.as_bytes()),
             &mut out,
@@ -197,16 +197,16 @@ fn long_varying_values_have_long_lengths() {
 fn fields_beyond_the_default_table_are_not_shared() {
     let long = "x".repeat(4000);
     let request = vec![field("a", &long), field("b", &long), field("c", "d")];
-    let heads = encode_heads(&[request]);
+    let heads = RequestHeads::new(&[request]);
     let sizes = [1 + 4000 + 32, 2 + 32];
-    assert_eq!(heads[0].table_bytes(), sizes.iter().sum::<usize>());
+    assert_eq!(heads.table_bytes, sizes.iter().sum::<usize>());
 }
 
 #[test]
 fn knows_the_method_head() {
     let requests = ["GET", "HEAD"].map(|method| fields(method, "/", &[], Some(0)).unwrap());
-    let heads = encode_heads(&requests);
-    assert!(!heads[0].is_head_request() && heads[1].is_head_request());
+    let heads = RequestHeads::new(&requests).heads;
+    assert!(!heads[0].is_head_request && heads[1].is_head_request);
 }
 
 fn any_request() -> impl Strategy<Value = Vec<RequestField>> {
@@ -237,20 +237,20 @@ proptest! {
         order in vec(any::<prop::sample::Index>(), 1..10),
     ) {
         let requests: Vec<_> = requests.into_iter().map(|request| [common.clone(), request].concat()).collect();
-        let heads = encode_heads(&requests);
+        let heads = RequestHeads::new(&requests);
         let order: Vec<_> = order.iter().map(|index| index.index(requests.len())).collect();
         let wanted: Vec<_> = order.iter().map(|&i| expected(&requests[i])).collect();
         // With the smallest table that holds the shared fields.
-        let table_bytes = heads[0].table_bytes().max(1);
+        let table_bytes = heads.table_bytes.max(1);
         let mut size_update = Vec::new();
         integer::encode(table_bytes, 5, 0x20, &mut size_update);
         let forms = std::iter::once(Form::First).chain(std::iter::repeat(Form::Later));
-        let sent: Vec<_> = order.iter().map(|&i| &heads[i]).zip(forms).collect();
+        let sent: Vec<_> = order.iter().map(|&i| &heads.heads[i]).zip(forms).collect();
         let mut decoder = Decoder::new(table_bytes as u32, 1 << 16);
         decoder.decode(&size_update, |_, _| ()).unwrap();
         prop_assert_eq!(decode(&mut decoder, &sent), Ok(wanted.clone()));
         // Without a dynamic table.
-        let sent: Vec<_> = order.iter().map(|&i| (&heads[i], Form::Static)).collect();
+        let sent: Vec<_> = order.iter().map(|&i| (&heads.heads[i], Form::Static)).collect();
         let mut decoder = Decoder::new(0, 1 << 16);
         decoder.decode(&[0x20], |_, _| ()).unwrap();
         prop_assert_eq!(decode(&mut decoder, &sent), Ok(wanted));

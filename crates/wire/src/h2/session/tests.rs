@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::h2::hpack::HpackError;
-use crate::h2::{FieldValue, RequestField, encode_heads};
+use crate::h2::{FieldValue, RequestField};
 
 /// `:status: 200`.
 const OK: &[u8] = b"\x88";
@@ -13,28 +13,47 @@ const OK_LENGTH_5: &[u8] = b"\x88\x0f\x0d\x015";
 /// `a: b`.
 const TRAILERS: &[u8] = b"\0\x01a\x01b";
 
-fn head(method: &str) -> RequestHead {
-    let fields = [
-        (":method", method),
-        (":path", "/test"),
-        ("x-shared", "value"),
-    ];
+/// Indices of the requests in [`heads`].
+const GET: usize = 0;
+const HEAD: usize = 1;
+const POST: usize = 2;
+
+fn heads() -> Arc<RequestHeads> {
     let field = |(name, value): (&str, &str)| RequestField {
         name: name.to_owned(),
         value: FieldValue::Constant(value.to_owned()),
     };
-    encode_heads(&[fields.map(field).to_vec()]).remove(0)
+    let requests = ["GET", "HEAD", "POST"].map(|method| {
+        let fields = [
+            (":method", method),
+            (":path", "/test"),
+            ("x-shared", "value"),
+        ];
+        fields.map(field).to_vec()
+    });
+    Arc::new(RequestHeads::new(&requests))
+}
+
+/// Returns a session that received empty SETTINGS.
+fn connected(config: Config) -> Session {
+    let mut session = Session::new(&config, heads());
+    feed(&mut session, &settings(&[]), &[Event::Settings]);
+    session
+}
+
+/// Sends a request. A POST request has a body.
+fn open(session: &mut Session, index: usize) -> u32 {
+    session.request(index, index == POST, |_, _| ()).unwrap()
 }
 
 /// Returns a session that received empty SETTINGS, with open streams 1, 3, … and no output.
 fn session(streams: u32) -> Session {
-    let mut session = Session::new(&Config {
-        max_streams: streams.max(1),
+    let mut session = connected(Config {
+        max_streams: streams,
         ..Config::default()
     });
-    feed(&mut session, &settings(&[]), &[Event::Settings]);
     for _ in 0..streams {
-        session.request(&head("GET"), false, |_, _| ()).unwrap();
+        open(&mut session, GET);
     }
     output(&mut session);
     session
@@ -66,7 +85,7 @@ fn fail(session: &mut Session, input: &[u8]) -> ConnectionError {
             .ends_with(&encoded(|out| frame::go_away(error.code(), out)))
     );
     assert_eq!(session.feed(b"", &mut ignore), Err(error));
-    let result = session.request(&head("GET"), false, |_, _| ());
+    let result = session.request(GET, false, |_, _| ());
     assert_eq!(result, Err(Unavailable::Closing));
     error
 }
@@ -132,7 +151,7 @@ fn starts_with_preface_settings_and_credit() {
         ]),
         &encoded(|out| frame::window_update(0, (16 << 20) - 65_535, out)),
     ];
-    assert_eq!(Session::new(&config).output(), expected.concat());
+    assert_eq!(Session::new(&config, heads()).output(), expected.concat());
     let config = Config {
         max_streams: 0,
         stream_window: 0,
@@ -140,7 +159,7 @@ fn starts_with_preface_settings_and_credit() {
         header_table: u32::MAX,
         ..config
     };
-    let session = Session::new(&config);
+    let session = Session::new(&config, heads());
     assert_eq!(session.stream_limit(), 1);
     let expected = [
         &PREFACE[..],
@@ -201,7 +220,7 @@ fn passes_fields_of_final_heads_and_trailers() {
     ];
     let mut names = Names(Vec::new());
     session.feed(&input[..4].concat(), &mut names).unwrap();
-    session.request(&head("GET"), false, |_, _| ()).unwrap();
+    open(&mut session, GET);
     session.reset(3, ErrorCode::CANCEL);
     session.feed(&input[4], &mut names).unwrap();
     let expected = [(1, "content-length=5".to_owned()), (1, "a=b".to_owned())];
@@ -210,13 +229,12 @@ fn passes_fields_of_final_heads_and_trailers() {
 
 #[test]
 fn responses_without_body_end_with_their_head() {
-    let mut session = Session::new(&Config {
+    let mut session = connected(Config {
         max_streams: 3,
         ..Config::default()
     });
-    feed(&mut session, &settings(&[]), &[Event::Settings]);
-    for method in ["HEAD", "GET", "HEAD"] {
-        session.request(&head(method), false, |_, _| ()).unwrap();
+    for index in [HEAD, GET, HEAD] {
+        open(&mut session, index);
     }
     let not_modified = [&b"\x8b"[..], &OK_LENGTH_5[1..]].concat();
     let input = [
@@ -362,7 +380,7 @@ fn names_each_violation() {
 fn nothing_follows_the_goaway_of_a_failed_session() {
     let mut session = session(1);
     session.reset(1, ErrorCode::CANCEL);
-    let stream = session.request(&head("POST"), true, |_, _| ()).unwrap();
+    let stream = open(&mut session, POST);
     fail(&mut session, &raw(kind::PUSH_PROMISE, 0, 1, OK));
     output(&mut session);
     assert_eq!(session.send_body(stream, b"x", true), None);
@@ -374,7 +392,7 @@ fn nothing_follows_the_goaway_of_a_failed_session() {
 
 #[test]
 fn recognizes_other_protocols() {
-    let new = || Session::new(&Config::default());
+    let new = || Session::new(&Config::default(), heads());
     let http1 = b"HTTP/1.1 400 Bad Request\r\n\r\n";
     assert_eq!(fail(&mut new(), http1), ConnectionError::Http1);
     let input = b"\x15\x03\x01\0\x02\x02\x28\0\0";
@@ -502,12 +520,11 @@ fn output_of_answers_is_limited() {
 
 #[test]
 fn output_of_credit_is_limited() {
-    let mut session = Session::new(&Config {
+    let mut session = connected(Config {
         stream_window: 2,
         ..Config::default()
     });
-    feed(&mut session, &settings(&[]), &[Event::Settings]);
-    session.request(&head("GET"), false, |_, _| ()).unwrap();
+    open(&mut session, GET);
     // Each byte returns credit.
     let input = [section(1, false, OK), data(1, b"x", false).repeat(20_000)];
     let error = fail(&mut session, &input.concat());
@@ -517,15 +534,15 @@ fn output_of_credit_is_limited() {
 
 #[test]
 fn a_server_limits_streams() {
-    let get = head("GET");
-    let mut session = Session::new(&Config {
+    let config = Config {
         max_streams: 1000,
         ..Config::default()
-    });
+    };
+    let mut session = Session::new(&config, heads());
     assert_eq!(session.stream_limit(), 100);
     feed(&mut session, &settings(&[]), &[Event::Settings]);
     assert_eq!(session.stream_limit(), 1000);
-    let request = |session: &mut Session| session.request(&get, false, |_, _| ());
+    let request = |session: &mut Session| session.request(GET, false, |_, _| ());
     assert_eq!(request(&mut session), Ok(1));
     assert_eq!(request(&mut session), Ok(3));
     let lower = settings(&[Setting::MaxConcurrentStreams(1)]);
@@ -567,7 +584,7 @@ fn a_shutdown_closes_the_streams_above_the_last() {
         &[event(MAX_31_BITS, 0)],
     );
     assert_eq!(session.open_streams(), 3);
-    let result = session.request(&head("GET"), false, |_, _| ());
+    let result = session.request(GET, false, |_, _| ());
     assert_eq!(result, Err(Unavailable::Closing));
     feed(&mut session, &goaway(3, 2), &[event(3, 2)]);
     assert_eq!(session.open_streams(), 2);
@@ -636,15 +653,14 @@ fn a_stream_can_be_reset_within_a_frame() {
 fn credit_returns_when_half_a_window_is_used() {
     // An open stream and a stream that was reset: both have a window.
     for exceeded in [1, 3] {
-        let mut session = Session::new(&Config {
+        let mut session = connected(Config {
             max_streams: 3,
             stream_window: 20_000,
             connection_window: 65_535,
             ..Config::default()
         });
-        feed(&mut session, &settings(&[]), &[Event::Settings]);
         for _ in 0..3 {
-            session.request(&head("GET"), false, |_, _| ()).unwrap();
+            open(&mut session, GET);
         }
         let events = [head_event(1, None, false)];
         feed(&mut session, &section(1, false, OK), &events);
@@ -672,28 +688,26 @@ fn credit_returns_when_half_a_window_is_used() {
 
 #[test]
 fn the_window_of_the_connection_is_a_limit() {
-    let mut session = Session::new(&Config {
+    let mut session = connected(Config {
         connection_window: 65_535,
         ..Config::default()
     });
-    feed(&mut session, &settings(&[]), &[Event::Settings]);
     session.received = 65_535 - 10;
-    session.request(&head("GET"), false, |_, _| ()).unwrap();
+    open(&mut session, GET);
     let input = [section(1, false, OK), data(1, &[0; 11], false)].concat();
     assert_eq!(fail(&mut session, &input), ConnectionError::WindowExceeded);
 }
 
 #[test]
 fn bodies_respect_flow_control() {
-    let mut session = Session::new(&Config {
+    let mut session = connected(Config {
         max_streams: 2,
         ..Config::default()
     });
     let setting = Setting::InitialWindowSize(20_000);
     feed(&mut session, &settings(&[setting]), &[Event::Settings]);
-    let post = head("POST");
     let body = vec![b'x'; 50_000];
-    let stream = session.request(&post, true, |_, _| ()).unwrap();
+    let stream = open(&mut session, POST);
     output(&mut session);
     assert_eq!(session.send_body(stream, &body, true), Some(20_000));
     let expected = [
@@ -718,7 +732,7 @@ fn bodies_respect_flow_control() {
     assert!(output(&mut session).ends_with(&data(stream, &body[..30_000 - 16_384], true)));
     assert_eq!(session.send_body(stream, b"more", true), None);
     // 15,535 bytes are left in the window of the connection.
-    let second = session.request(&post, true, |_, _| ()).unwrap();
+    let second = open(&mut session, POST);
     assert_eq!(session.send_body(second, &body, true), Some(15_000));
     let input = [
         encoded(|out| frame::window_update(second, 100_000, out)),
@@ -746,7 +760,7 @@ fn a_body_can_end_with_an_empty_part() {
     session.reset(1, ErrorCode::CANCEL);
     let setting = Setting::InitialWindowSize(1);
     feed(&mut session, &settings(&[setting]), &[Event::Settings]);
-    let stream = session.request(&head("POST"), true, |_, _| ()).unwrap();
+    let stream = open(&mut session, POST);
     output(&mut session);
     assert_eq!(session.send_body(stream, b"x", false), Some(1));
     assert_eq!(session.send_body(stream, b"", false), Some(0));
@@ -784,13 +798,13 @@ fn output_of_requests_is_limited() {
     let events = [Event::Settings, Event::WindowUpdate { stream: 0 }];
     feed(&mut session, &[large, credit].concat(), &events);
     output(&mut session);
-    let stream = session.request(&head("POST"), true, |_, _| ()).unwrap();
+    let stream = open(&mut session, POST);
     let sent = session.send_body(stream, &vec![0; 1 << 20], true);
     assert!(sent > Some(MAX_OUTPUT_BYTES / 2));
     assert_eq!(session.output().len(), MAX_OUTPUT_BYTES);
     assert_eq!(session.send_body(stream, b"x", true), Some(0));
     session.reset(stream, ErrorCode::CANCEL);
-    let result = session.request(&head("GET"), false, |_, _| ());
+    let result = session.request(GET, false, |_, _| ());
     assert_eq!(result, Err(Unavailable::Output));
 }
 
@@ -798,10 +812,11 @@ fn output_of_requests_is_limited() {
 /// small is never used again.
 #[test]
 fn requests_follow_the_size_of_the_servers_table() {
-    let get = head("GET");
+    let heads = heads();
+    let get = &heads.heads[GET];
     let request = |session: &mut Session| {
         output(session);
-        session.request(&get, false, |_, _| ()).unwrap();
+        open(session, GET);
         output(session)[FrameHeader::BYTES..].to_vec()
     };
     let form = |form, update: &[u8]| {
@@ -817,12 +832,10 @@ fn requests_follow_the_size_of_the_servers_table() {
         feed(session, &settings(&sizes), &[Event::Settings]);
     };
     let new = || {
-        let mut session = Session::new(&Config {
+        connected(Config {
             max_streams: 100,
             ..Config::default()
-        });
-        feed(&mut session, &settings(&[]), &[Event::Settings]);
-        session
+        })
     };
     let mut session = new();
     assert_eq!(request(&mut session), form(Form::First, b""));
@@ -836,11 +849,11 @@ fn requests_follow_the_size_of_the_servers_table() {
     assert_eq!(request(&mut session), form(Form::Static, b"\x20"));
     assert_eq!(request(&mut session), form(Form::Static, b""));
     let mut session = new();
-    resize(&mut session, &[get.table_bytes() as u32 - 1]);
+    resize(&mut session, &[heads.table_bytes as u32 - 1]);
     let update = request(&mut session);
     assert!(update.ends_with(&form(Form::Static, b"")));
     let mut session = new();
-    resize(&mut session, &[get.table_bytes() as u32]);
+    resize(&mut session, &[heads.table_bytes as u32]);
     let update = request(&mut session);
     assert!(update.ends_with(&form(Form::First, b"")));
     assert_eq!(request(&mut session), form(Form::Later, b""));
