@@ -10,7 +10,11 @@ use proptest::prelude::*;
 
 /// Generates a frame from a server that may violate the protocol.
 fn any_frame() -> impl Strategy<Value = Vec<u8>> {
-    let stream = prop_oneof![8 => (0u32..6).prop_map(|n| 2 * n + 1), 1 => 0u32..20];
+    let stream = prop_oneof![
+        8 => (0u32..6).prop_map(|n| 2 * n + 1),
+        2 => (6u32..12).prop_map(|n| 2 * n + 1),
+        1 => 0u32..30,
+    ];
     // Complete heads, interim heads, trailers, and single bytes.
     let block = prop_oneof![
         6 => Just(b"\x88".to_vec()),
@@ -70,6 +74,24 @@ proptest! {
         check_session(&bytes);
         check_session(&[&b"\0\0\0\x04\0\0\0\0\0"[..], &bytes].concat());
         check_hpack(&bytes);
+    }
+
+    /// Streams are opened until their slots are used again. Resets and credit of old streams have no
+    /// effect.
+    #[test]
+    fn reads_responses_on_many_streams(old in vec(any::<prop::sample::Index>(), 40)) {
+        let mut input = b"\0\0\0\x04\0\0\0\0\0".to_vec();
+        for (i, old) in old.iter().enumerate() {
+            frame::headers(2 * i as u32 + 1, true, &mut input, |out| out.push(0x88));
+            let old = 2 * old.index(i + 1) as u32 + 1;
+            frame::reset(old, ErrorCode::CANCEL, &mut input);
+            frame::window_update(old, 1, &mut input);
+        }
+        let (transcript, result) = read(&input, || usize::MAX);
+        prop_assert_eq!(result, Ok::<(), ConnectionError>(()));
+        // Six streams are opened at the start, and one after each response.
+        prop_assert_eq!(transcript.items.last().map(|item| &**item), Some("opened Ok(91)"));
+        check_session(&input);
     }
 
     /// A response of any size arrives as it was sent. Each frame fits in the half of the window for

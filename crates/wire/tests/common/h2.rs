@@ -5,9 +5,11 @@
 use std::sync::Arc;
 
 use floodmark_wire::RequestSpec;
+use floodmark_wire::h2::frame::FrameHeader;
 use floodmark_wire::h2::hpack::{Decoder, HpackError};
 use floodmark_wire::h2::{
-    Config, ConnectionError, Event, EventSink, RequestHeads, Scheme, Session, request_fields,
+    Config, ConnectionError, ErrorCode, Event, EventSink, RequestHeads, Scheme, Session,
+    request_fields,
 };
 
 use super::check::Random;
@@ -21,6 +23,19 @@ pub struct Transcript {
     data: Option<(u32, Vec<u8>)>,
     /// The bytes that the session sent.
     pub output: Vec<u8>,
+    /// The client's reactions to the events since the last ones.
+    reactions: Vec<Reaction>,
+}
+
+/// A call of the session after an event.
+#[derive(Debug, PartialEq, Eq)]
+enum Reaction {
+    /// Opens another stream.
+    Open,
+    /// Sends a part of a request body.
+    Send(u32),
+    /// Resets a stream.
+    Reset(u32),
 }
 
 impl Transcript {
@@ -29,10 +44,28 @@ impl Transcript {
         let data = data.map(|(stream, bytes)| format!("data {stream} {bytes:?}"));
         self.items.extend(data.into_iter().chain([item]));
     }
+
+    /// Takes the bytes that the session sends.
+    fn drain(&mut self, session: &mut Session) {
+        let length = session.output().len();
+        self.output.extend_from_slice(session.output());
+        session.sent(length);
+    }
 }
 
 impl EventSink for Transcript {
     fn event(&mut self, event: Event<'_>) {
+        self.reactions.extend(match event {
+            Event::Head { end: true, .. }
+            | Event::Data { end: true, .. }
+            | Event::Trailers { .. }
+            | Event::Reset { .. }
+            | Event::Refused { .. }
+            | Event::Malformed { .. } => Some(Reaction::Open),
+            Event::Head { stream, .. } if stream % 8 == 7 => Some(Reaction::Reset(stream)),
+            Event::WindowUpdate { stream } => Some(Reaction::Send(stream)),
+            _ => None,
+        });
         let Event::Data { stream, bytes, end } = event else {
             return self.push(format!("{event:?}"));
         };
@@ -56,6 +89,8 @@ impl EventSink for Transcript {
 
 /// Reads `input` as the bytes from a server, in pieces whose lengths come from `next_length`. The
 /// client has sent a HEAD request, POST requests with unfinished bodies, and GET requests.
+///
+/// The client reacts to events after every fourth frame, so its calls do not depend on the pieces.
 pub fn read(
     input: &[u8],
     mut next_length: impl FnMut() -> usize,
@@ -79,23 +114,59 @@ pub fn read(
         ..Config::default()
     };
     let mut session = Session::new(&config, Arc::new(RequestHeads::new(&fields)));
-    for request in [get, head, post, get, post, get] {
-        let opened = session.request(request, request == post, |_, _| ());
-        opened.expect("six streams may be open");
+    let mut requests = [get, head, post, get, post, get].into_iter().cycle();
+    let mut open = |session: &mut Session| {
+        let request = requests.next().expect("an endless iterator");
+        session.request(request, request == post, |_, _| ())
+    };
+    for _ in 0..config.max_streams {
+        open(&mut session).expect("six streams may be open");
     }
     let mut transcript = Transcript::default();
     let mut rest = input;
-    let mut result = Ok(());
-    while !rest.is_empty() && result.is_ok() {
-        let (piece, after) = rest.split_at(next_length().clamp(1, rest.len()));
+    while !rest.is_empty() {
+        let (frames, after) = rest.split_at(four_frames(rest));
         rest = after;
-        result = session.feed(piece, &mut transcript);
-        let count = session.output().len();
-        transcript.output.extend_from_slice(session.output());
-        session.sent(count);
+        let mut frames_left = frames;
+        while !frames_left.is_empty() {
+            let length = next_length().clamp(1, frames_left.len());
+            let (piece, after) = frames_left.split_at(length);
+            frames_left = after;
+            let result = session.feed(piece, &mut transcript);
+            transcript.drain(&mut session);
+            if result.is_err() {
+                return (transcript, result);
+            }
+        }
+        for reaction in std::mem::take(&mut transcript.reactions) {
+            if let Reaction::Send(stream) = reaction {
+                let sent = session.send_body(stream, &[b'x'; 1000], stream % 8 == 1);
+                transcript.push(format!("sent {stream} {sent:?}"));
+                continue;
+            }
+            if let Reaction::Reset(stream) = reaction {
+                session.reset(stream, ErrorCode::CANCEL);
+            }
+            let opened = open(&mut session);
+            transcript.push(format!("opened {opened:?}"));
+        }
+        transcript.drain(&mut session);
+        assert!(session.open_streams() <= config.max_streams);
     }
-    assert!(session.open_streams() <= 6);
-    (transcript, result)
+    (transcript, Ok(()))
+}
+
+/// Returns the length of the first four frames in `input`.
+fn four_frames(input: &[u8]) -> usize {
+    let mut rest = input;
+    for _ in 0..4 {
+        let Some((header, payload)) = rest.split_first_chunk() else {
+            return input.len();
+        };
+        let length = FrameHeader::parse(*header).length as usize;
+        rest = &payload[length.min(payload.len())..];
+    }
+    input.len() - rest.len()
 }
 
 /// Checks that every split of an input gives the same events and answers.
