@@ -631,7 +631,7 @@ impl Session {
                 }
                 self.streams.get(stream)?;
                 self.block.clear();
-                self.append_fragment(fragment)?;
+                self.block.extend_from_slice(fragment);
                 self.open_block = Some(OpenBlock {
                     stream,
                     end_stream,
@@ -645,7 +645,10 @@ impl Session {
                     return Err(ConnectionError::TooManyContinuations);
                 }
                 open.continuations += 1;
-                self.append_fragment(fragment)?;
+                if self.block.len() + fragment.len() > MAX_SECTION_BYTES {
+                    return Err(ConnectionError::HeadTooLarge);
+                }
+                self.block.extend_from_slice(fragment);
                 if header.has(flag::END_HEADERS) {
                     let block = std::mem::take(&mut self.block);
                     self.section(stream, open.end_stream, &block, sink)?;
@@ -700,14 +703,6 @@ impl Session {
             }
             Frame::SettingsAck | Frame::Ignored => self.count_idle_frame()?,
         }
-        Ok(())
-    }
-
-    fn append_fragment(&mut self, fragment: &[u8]) -> Result<(), ConnectionError> {
-        if self.block.len() + fragment.len() > MAX_SECTION_BYTES {
-            return Err(ConnectionError::HeadTooLarge);
-        }
-        self.block.extend_from_slice(fragment);
         Ok(())
     }
 
