@@ -208,11 +208,8 @@ pub struct Session {
     /// Bytes to send.
     out: Vec<u8>,
     reading: Reading,
-    /// A frame header that is split over several reads.
-    header: [u8; FrameHeader::BYTES],
-    header_length: usize,
-    /// The payload of a frame that is split over several reads, except DATA.
-    payload: Vec<u8>,
+    /// A frame header, or a payload other than DATA, that is split over several reads.
+    partial: Vec<u8>,
     /// The fragments of a field block in several frames.
     block: Vec<u8>,
     open_block: Option<OpenBlock>,
@@ -306,9 +303,7 @@ impl Session {
             streams: Streams::new(config.max_streams),
             out,
             reading: Reading::Header,
-            header: [0; FrameHeader::BYTES],
-            header_length: 0,
-            payload: Vec::with_capacity(MIN_MAX_FRAME_BYTES as usize),
+            partial: Vec::with_capacity(MIN_MAX_FRAME_BYTES as usize),
             block: Vec::with_capacity(MAX_SECTION_BYTES),
             open_block: None,
             idle_frames: config.idle_frames,
@@ -536,22 +531,16 @@ impl Session {
     /// Removes a frame header from the start of the input, once all its bytes have arrived.
     #[inline]
     fn take_header(&mut self, input: &mut &[u8]) -> Option<[u8; FrameHeader::BYTES]> {
-        if self.header_length == 0
+        if self.partial.is_empty()
             && let Some((header, rest)) = input.split_first_chunk()
         {
             *input = rest;
             return Some(*header);
         }
-        let space = &mut self.header[self.header_length..];
-        let (part, rest) = input.split_at(space.len().min(input.len()));
-        space[..part.len()].copy_from_slice(part);
-        *input = rest;
-        self.header_length += part.len();
-        let is_complete = self.header_length == FrameHeader::BYTES;
-        is_complete.then(|| {
-            self.header_length = 0;
-            self.header
-        })
+        fill(&mut self.partial, FrameHeader::BYTES, input);
+        let header = *self.partial.first_chunk()?;
+        self.partial.clear();
+        Some(header)
     }
 
     /// Checks a frame header and returns what follows it.
@@ -596,23 +585,20 @@ impl Session {
         sink: &mut impl EventSink,
     ) -> Result<bool, ConnectionError> {
         let length = header.length as usize;
-        if self.payload.is_empty()
+        if self.partial.is_empty()
             && let Some((payload, rest)) = input.split_at_checked(length)
         {
             *input = rest;
             return self.frame(header, payload, sink).map(|()| true);
         }
-        let missing = length - self.payload.len();
-        let (part, rest) = input.split_at(missing.min(input.len()));
-        self.payload.extend_from_slice(part);
-        *input = rest;
-        if part.len() < missing {
+        fill(&mut self.partial, length, input);
+        if self.partial.len() < length {
             return Ok(false);
         }
-        let mut payload = std::mem::take(&mut self.payload);
+        let mut payload = std::mem::take(&mut self.partial);
         self.frame(header, &payload, sink)?;
         payload.clear();
-        self.payload = payload;
+        self.partial = payload;
         Ok(true)
     }
 
@@ -886,6 +872,14 @@ impl Session {
         self.reset(stream, ErrorCode::PROTOCOL_ERROR);
         sink.event(Event::Malformed { stream, reason });
     }
+}
+
+/// Moves bytes from the start of `input` to `partial` until `partial` has `length` bytes.
+fn fill(partial: &mut Vec<u8>, length: usize, input: &mut &[u8]) {
+    let missing = length - partial.len();
+    let (part, rest) = input.split_at(missing.min(input.len()));
+    partial.extend_from_slice(part);
+    *input = rest;
 }
 
 /// Applies a complete section to its stream. Returns its event, or `None` for an interim response.

@@ -426,7 +426,7 @@ fn a_large_head_needs_no_more_memory() {
     let field = [&b"\0\x01a\x64"[..], &[b'x'; 100]].concat();
     let input = section(1, true, &[OK, &field.repeat(480)].concat());
     assert!(input.len() > 3 * 16_384);
-    let capacities = |session: &Session| [session.payload.capacity(), session.block.capacity()];
+    let capacities = |session: &Session| [session.partial.capacity(), session.block.capacity()];
     let before = capacities(&session);
     let mut heads = 0;
     for piece in input.chunks(1000) {
