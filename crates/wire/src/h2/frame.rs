@@ -18,7 +18,7 @@ pub const MAX_31_BITS: u32 = (1 << 31) - 1;
 
 /// Frame types (RFC 9113 section 6). Receivers ignore other types.
 pub mod kind {
-    #![allow(missing_docs, reason = "the names are those of the RFC")]
+    #![allow(missing_docs, reason = "the RFC defines these names")]
     pub const DATA: u8 = 0x0;
     pub const HEADERS: u8 = 0x1;
     pub const PRIORITY: u8 = 0x2;
@@ -33,7 +33,7 @@ pub mod kind {
 
 /// Frame flags (RFC 9113 section 6).
 pub mod flag {
-    #![allow(missing_docs, reason = "the names are those of the RFC")]
+    #![allow(missing_docs, reason = "the RFC defines these names")]
     pub const ACK: u8 = 0x1;
     pub const END_STREAM: u8 = 0x1;
     pub const END_HEADERS: u8 = 0x4;

@@ -19,7 +19,7 @@ use super::check::Random;
 pub struct Transcript {
     /// Events and fields as text. Consecutive data of a stream is one item.
     pub items: Vec<String>,
-    /// Stream and bytes of data, if no other item followed.
+    /// Stream and bytes of the latest item, if that item is data.
     data: Option<(u32, Vec<u8>)>,
     /// The bytes that the session sent.
     pub output: Vec<u8>,
