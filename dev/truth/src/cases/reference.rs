@@ -41,6 +41,16 @@ pub fn service(log: &Log) -> Sorted {
     Sorted::new(times.map(us).collect())
 }
 
+/// Returns the client's delay before each request, in µs, plus [`service`] for the same request.
+/// Both must be in order of arrival. Requests that arrive within microseconds of each other may
+/// be swapped; a stall of the client delays such requests almost equally.
+#[must_use]
+pub fn delayed_service(log: &Log, delays: &[f64]) -> Sorted {
+    let requests = log.requests.iter().zip(delays);
+    let times = requests.filter_map(|(request, delay)| Some(us(request.service_ns()?) + delay));
+    Sorted::new(times.collect())
+}
+
 /// Returns departure − arrival in the kernel for every request with a response. The result is
 /// [`service`] plus the wake-up time of the server, for which every client waits.
 #[must_use]
@@ -183,6 +193,16 @@ mod tests {
         assert!((times.quantile(0.9) - 1_490.0).abs() < 1e-6);
         assert!((times.quantile(0.5) - 10.0).abs() < 1e-6);
         assert!((service(&log).mean() - 10.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn delays_of_the_client_come_first() {
+        let log = Log {
+            requests: vec![entry(0, 30_000), entry(1_000, 0), entry(5_000, 15_000)],
+            ..Log::default()
+        };
+        let times = delayed_service(&log, &[5.0, 7.0, 100.0]);
+        assert_eq!(times, Sorted(vec![35.0, 110.0]));
     }
 
     #[test]

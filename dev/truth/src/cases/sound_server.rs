@@ -1,10 +1,14 @@
 //! T1, T3, T4, T9, T10: servers without faults. The figures must agree with the server's log and
 //! with formulas.
 
+use std::fmt::Write as _;
+use std::io;
+use std::path::Path;
+
 use floodmark_record::run::SteadyClass;
 
 use super::reference::{self, Sorted};
-use super::{CaseEnvironment, CaseResult};
+use super::{CaseEnvironment, CaseError, CaseResult};
 use crate::scenario::{Scenario, Service, ServiceChange, exponential_ns};
 
 /// Returns the tolerance for a median, in microseconds.
@@ -65,7 +69,14 @@ pub fn queue(environment: &CaseEnvironment<'_>, rho: f64) -> CaseResult {
     }
     .into();
     let rate = rho * 1e6 / SERVICE_US;
-    let flags = format!("--rate {rate} --arrivals poisson -d {SECONDS}s");
+    let mut flags = format!("--rate {rate} --arrivals poisson -d {SECONDS}s");
+    let directory = tempfile::tempdir().map_err(CaseError::run("a temporary directory"))?;
+    let requests = directory.path().join("requests.csv");
+    // Agents write no request log.
+    let has_requests = environment.options.agents.is_none();
+    if has_requests {
+        let _ = write!(flags, " --request-log {}", requests.display());
+    }
     let (mut measured, overhead) =
         environment.measure_times(reference::service, scenario, &flags)?;
     measured.check_all_counts(measured.run.requests.intended);
@@ -73,15 +84,25 @@ pub fn queue(environment: &CaseEnvironment<'_>, rho: f64) -> CaseResult {
     let truth = reference::service(&measured.log);
     let (mean, p50, p99) = (truth.mean(), truth.quantile(0.5), truth.quantile(0.99));
     let (service, response) = (&run.service_time_us, &run.response_time_us);
-    // The log's times start when a request arrives. Only the client knows about earlier delays.
+    // The server's log starts when a request arrives. Only the client knows about earlier delays.
     let before = run.blocked_us.mean.unwrap_or(0.0) + run.lateness_us.mean.unwrap_or(0.0);
+    let with_delays = if has_requests {
+        let delays = client_delays(&requests).map_err(CaseError::run("the request log"))?;
+        reference::delayed_service(&measured.log, &delays)
+    } else {
+        truth
+    };
     let rest = response.mean.map(|mean| mean - before);
     for (name, truth, got) in [
         ("service_time_us.mean", mean, service.mean),
         ("service_time_us.p50", p50, service.p50),
         ("service_time_us.p99", p99, service.p99),
         ("response_time_us.mean − blocked − lateness", mean, rest),
-        ("response_time_us.p99", p99, response.p99),
+        (
+            "response_time_us.p99",
+            with_delays.quantile(0.99),
+            response.p99,
+        ),
     ] {
         let tolerance = (truth * QUEUE_TOLERANCE).max(QUEUE_TOLERANCE_US);
         findings.between(name, overhead.around(truth, tolerance), got);
@@ -104,6 +125,29 @@ pub fn queue(environment: &CaseEnvironment<'_>, rho: f64) -> CaseResult {
         findings.between(&name, (low * SERVICE_US, high), got);
     }
     Ok(measured.findings)
+}
+
+/// Reads sent − intended of every request from floodmark's request log, in µs and in the order of
+/// sending.
+fn client_delays(path: &Path) -> io::Result<Vec<f64>> {
+    let text = std::fs::read_to_string(path)?;
+    let mut lines = text.lines();
+    let header: Vec<&str> = lines.next().unwrap_or("").split(',').collect();
+    let column = |name: &str| {
+        let missing = || io::Error::other(format!("no column {name}"));
+        header.iter().position(|n| *n == name).ok_or_else(missing)
+    };
+    let (intended, sent) = (column("intended_ns")?, column("sent_ns")?);
+    let mut times = lines
+        .map(|line| {
+            let fields: Vec<&str> = line.split(',').collect();
+            let at = |column: usize| fields.get(column)?.parse::<f64>().ok();
+            let times = at(sent).zip(at(intended));
+            times.ok_or_else(|| io::Error::other(format!("invalid line: {line}")))
+        })
+        .collect::<io::Result<Vec<(f64, f64)>>>()?;
+    times.sort_by(|a, b| a.0.total_cmp(&b.0));
+    Ok(times.iter().map(|(sent, at)| (sent - at) / 1e3).collect())
 }
 
 /// Returns 99 % intervals for the mean and the 99th percentile of `n` response times in an M/M/1
