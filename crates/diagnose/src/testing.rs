@@ -106,6 +106,7 @@ pub(crate) fn capacity(rate_per_s: f64, low: f64, high: f64) -> CapacityResult {
         level: 0.95,
         bound: None,
         answered_per_s: None,
+        levels: Vec::new(),
         proved_per_s: None,
         falling: None,
         last_per_s: None,

@@ -22,7 +22,7 @@ use floodmark_record::tls::TlsRun;
 use floodmark_record::{Counts, Event, Record, SecondRow, TimeKind};
 use floodmark_stats::{attempts, estimate};
 
-use crate::capacity::respect_levels;
+use crate::capacity::CapacityEvents;
 use crate::directory::EVENTS;
 use crate::response_checks::ResponsesSoFar;
 use crate::result_events::{ResultEvents, each_event};
@@ -127,12 +127,7 @@ pub(crate) fn fold_with(directory: &Path, unsaved: &[Event]) -> Result<Record, F
         record.runs.push(run);
     }
     judge_runs(&mut record);
-    let results = events.capacity.iter().map(|search| {
-        let mut result = search.result();
-        respect_levels(&mut result, &record.runs);
-        result
-    });
-    let mut capacities = results.collect::<Vec<_>>().into_iter();
+    let mut capacities = events.capacity.iter().map(CapacityEvents::result);
     match record.experiment {
         None => record.capacity = capacities.next(),
         Some(_) => record.capacities = capacities.collect(),

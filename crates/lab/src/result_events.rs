@@ -111,7 +111,9 @@ impl ResultEvents {
             Event::CrashBegan(began) => CrashEvents::begin(&mut self.crash, began),
             Event::CrashRound(round) => CrashEvents::add(&mut self.crash, round),
             Event::CapacityBegan(began) => self.capacity.push(CapacityEvents::new(began)),
-            event @ (Event::CapacityTrial(_) | Event::CapacityEnded(_)) => {
+            event @ (Event::CapacityTrial(_)
+            | Event::CapacityLevel(_)
+            | Event::CapacityEnded(_)) => {
                 if matches!(event, Event::CapacityTrial(_))
                     && let Some(run) = self.runs.last_mut()
                 {

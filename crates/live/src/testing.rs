@@ -247,6 +247,7 @@ pub(crate) fn result(trials: &[(f64, TrialOutcome)]) -> CapacityResult {
         level: 0.95,
         bound: None,
         answered_per_s: None,
+        levels: Vec::new(),
         proved_per_s: None,
         falling: None,
         last_per_s: None,

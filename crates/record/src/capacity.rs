@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::events::RunId;
 use crate::interval::Interval;
 use crate::reason::Worded;
+use crate::run::Run;
 
 /// Start of a search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -300,9 +301,33 @@ pub struct CapacityResult {
     pub end: Option<CapacityEnded>,
     /// The trials, in order.
     pub trials: Vec<CapacityTrial>,
+    /// The loads after the search, at rates around the capacity, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub levels: Vec<CapacityLevel>,
+}
+
+/// A load after a search.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CapacityLevel {
+    /// Number of the attempt.
+    pub attempt: u32,
+    /// Offered rate in requests per second.
+    pub rate_per_s: f64,
+    /// What the load showed about the objectives.
+    pub outcome: TrialOutcome,
 }
 
 impl CapacityResult {
+    /// Returns what a load after the search showed about the objectives, or `None` if the run is no
+    /// such load.
+    #[must_use]
+    pub fn outcome_of(&self, run: &Run) -> Option<TrialOutcome> {
+        let is_own = self.trial == run.trial && self.process == run.process;
+        let mut levels = self.levels.iter().filter(|_| is_own);
+        let level = levels.find(|level| level.attempt == run.attempt)?;
+        Some(level.outcome)
+    }
+
     /// Returns the interval of the capacity, if there is one.
     #[must_use]
     pub fn interval(&self) -> Option<Interval> {

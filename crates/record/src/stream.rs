@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::api_check::ItemsFile;
-use crate::capacity::{CapacityBegan, CapacityEnded, CapacityTrial};
+use crate::capacity::{CapacityBegan, CapacityEnded, CapacityLevel, CapacityTrial};
 use crate::client::ClientRan;
 use crate::crash::{CrashBegan, CrashRound};
 use crate::events::{Abort, Connecting, PartRow, Phase, RunId, SecondRow, WorkerEnd, WorkerReady};
@@ -146,6 +146,8 @@ pub enum Event {
     /// The previous run was a trial of the search. The record contains only this summary of the
     /// trial.
     CapacityTrial(CapacityTrial),
+    /// The previous run was a load after the search.
+    CapacityLevel(CapacityLevel),
     /// The search ended.
     CapacityEnded(CapacityEnded),
     /// The server failed with a setting that a tuning run tried.

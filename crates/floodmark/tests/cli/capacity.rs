@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use floodmark_record::Record;
 use floodmark_record::capacity::{
-    CapacityBound, CapacityEnd, CapacityKind, CapacityResult, TrialOutcome,
+    CapacityBound, CapacityEnd, CapacityKind, CapacityLevel, CapacityResult, TrialOutcome,
 };
 use floodmark_truth::Scenario;
 use floodmark_truth::scenario::{Service, ServiceChange};
@@ -133,6 +133,12 @@ fn finds_the_capacity_of_a_queue() {
     let top = result.proved_per_s.map_or(estimate, |_| high);
     let last = (105.0 * top / estimate).round();
     assert_eq!(levels.collect::<Vec<_>>(), [50.0, 80.0, 95.0, 100.0, last]);
+    // The record holds the outcome of each rate, and none at or below the lower bound missed.
+    assert_eq!(result.levels.len(), 5);
+    let mut levels = result.levels.iter();
+    let is_consistent =
+        |level: &CapacityLevel| level.outcome != TrialOutcome::Miss || level.rate_per_s > low;
+    assert!(levels.all(is_consistent), "{low}, {:?}", result.levels);
     let met: Vec<_> = record.thresholds.iter().map(|t| t.met).collect();
     assert_eq!(met, [Some(false), Some(true)]);
     let lines = text(&output.stderr);

@@ -1,57 +1,24 @@
 //! The loads after a search, at rates around the capacity.
 
-use floodmark_diagnose::conditions::Objective;
 use floodmark_record::capacity::{
     CapacityBound, CapacityKind, CapacityResult, CapacityTrial, TrialOutcome, TrialStart,
 };
-use floodmark_record::run::{Run, Status};
 
-/// A load after the search.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Level {
-    /// Offered rate in requests per second.
-    rate_per_s: f64,
-    /// Whether it met all objectives.
-    is_met: bool,
-}
-
-/// Lowers the lower bound of a result below the rate of every load after its search that missed an
-/// objective. Results from older versions are unchanged.
-pub(crate) fn respect_levels(result: &mut CapacityResult, runs: &[Run]) {
-    let objectives: Vec<Objective> = result
-        .settings
-        .objectives
-        .iter()
-        .filter_map(|text| text.parse().ok())
-        .collect();
-    let level = |run: &Run| {
-        let mut objectives = objectives.iter();
-        Some(Level {
-            rate_per_s: run.plan.rate_per_s()?,
-            is_met: objectives.all(|of| of.judge(run, run.plan.deadline).is_met),
-        })
-    };
-    let own = runs.iter().filter(|run| {
-        let is_own = run.trial == result.trial && run.process == result.process;
-        is_own && run.validity.status != Status::Invalid
-    });
-    let levels: Vec<Level> = own.filter_map(level).collect();
-    if result.answered_per_s.is_some() {
-        lower(result, &levels);
-    }
-}
-
-/// If a load at or below the lower bound of a result missed, lowers the bound to the highest rate
-/// that passed and is below the lowest rate that missed. If there is no such rate, the lowest rate
-/// that missed becomes an upper bound, and the interval is dropped.
-fn lower(result: &mut CapacityResult, levels: &[Level]) {
+/// If a load at or below the lower bound of a result missed an objective, lowers the bound to the
+/// highest rate that passed and is below the lowest rate that missed. If there is no such rate, the
+/// lowest rate that missed becomes an upper bound, and the interval is dropped.
+pub fn respect_levels(result: &mut CapacityResult) {
     let bound_per_s = match result.bound {
         None => result.low,
         Some(CapacityBound::Lower) => result.rate_per_s,
         Some(CapacityBound::Upper) => None,
     };
-    let missed = levels.iter().filter(|level| !level.is_met);
-    let missed_per_s = missed.map(|level| level.rate_per_s).reduce(f64::min);
+    let levels = |outcome| {
+        let levels = result.levels.iter();
+        let levels = levels.filter(move |level| level.outcome == outcome);
+        levels.map(|level| level.rate_per_s)
+    };
+    let missed_per_s = levels(TrialOutcome::Miss).reduce(f64::min);
     let Some((bound_per_s, missed_per_s)) = bound_per_s.zip(missed_per_s) else {
         return;
     };
@@ -62,10 +29,9 @@ fn lower(result: &mut CapacityResult, levels: &[Level]) {
         trial.outcome == TrialOutcome::Pass && trial.start == TrialStart::Idle
     };
     let passed = result.trials.iter().filter(is_pass);
-    let met = levels.iter().filter(|level| level.is_met);
     let rates = passed
         .map(|trial| trial.rate_per_s)
-        .chain(met.map(|level| level.rate_per_s));
+        .chain(levels(TrialOutcome::Pass));
     let lower = rates.filter(|rate| *rate < missed_per_s).reduce(f64::max);
     result.proved_per_s = None;
     match (result.bound, lower) {
@@ -83,7 +49,8 @@ fn lower(result: &mut CapacityResult, levels: &[Level]) {
 
 #[cfg(test)]
 mod tests {
-    use floodmark_record::capacity::{CapacityBegan, CapacityPlan};
+    use TrialOutcome::{Miss, Pass, Void};
+    use floodmark_record::capacity::{CapacityBegan, CapacityLevel, CapacityPlan};
     use floodmark_record::events::RunId;
 
     use super::*;
@@ -120,24 +87,31 @@ mod tests {
         }
     }
 
-    fn lowered(mut result: CapacityResult, levels: &[(f64, bool)]) -> CapacityResult {
-        let level = |(rate_per_s, is_met): &(f64, bool)| Level {
+    /// Returns the result after loads at these rates, each with its outcome.
+    fn lowered(mut result: CapacityResult, levels: &[(f64, TrialOutcome)]) -> CapacityResult {
+        let level = |(attempt, (rate_per_s, outcome)): (u32, &(f64, TrialOutcome))| CapacityLevel {
+            attempt,
             rate_per_s: *rate_per_s,
-            is_met: *is_met,
+            outcome: *outcome,
         };
-        let levels: Vec<Level> = levels.iter().map(level).collect();
-        lower(&mut result, &levels);
+        result.levels = (1..).zip(levels).map(level).collect();
+        respect_levels(&mut result);
         result
     }
 
     #[test]
     fn a_level_below_the_lower_bound_that_misses_lowers_it() {
-        let levels = [(195.0, true), (312.0, true), (370.0, false), (390.0, false)];
+        let levels = [(195.0, Pass), (312.0, Pass), (370.0, Miss), (390.0, Miss)];
         let found = lowered(result(), &levels);
         assert_eq!((found.rate_per_s, found.low), (Some(390.0), Some(312.0)));
         assert_eq!(found.proved_per_s, None);
-        let unchanged = lowered(result(), &[(370.0, true), (390.0, false)]);
-        assert_eq!(unchanged, result());
+        for levels in [
+            [(370.0, Pass), (390.0, Miss)],
+            [(370.0, Void), (390.0, Void)],
+        ] {
+            let found = lowered(result(), &levels);
+            assert_eq!((found.low, found.proved_per_s), (Some(380.0), Some(380.0)));
+        }
     }
 
     #[test]
@@ -146,7 +120,7 @@ mod tests {
         bound.finding = CapacityKind::ClientLimit;
         bound.bound = Some(CapacityBound::Lower);
         (bound.low, bound.high) = (None, None);
-        let found = lowered(bound, &[(370.0, true), (390.0, false)]);
+        let found = lowered(bound, &[(370.0, Pass), (390.0, Miss)]);
         assert_eq!(found.rate_per_s, Some(370.0));
         assert_eq!(found.bound, Some(CapacityBound::Lower));
     }
@@ -157,7 +131,7 @@ mod tests {
             scatter: Some(0.02),
             ..result()
         };
-        let found = lowered(scattered, &[(195.0, false)]);
+        let found = lowered(scattered, &[(195.0, Miss)]);
         assert_eq!(found.scatter, None);
         assert_eq!(found.bound, Some(CapacityBound::Upper));
         assert_eq!((found.rate_per_s, found.low), (Some(195.0), None));

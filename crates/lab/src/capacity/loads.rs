@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use floodmark_diagnose::conditions::Objective;
 use floodmark_record::Event;
-use floodmark_record::capacity::{AnsweredRate, TailShare, TrialFlow, TrialPurpose, TrialStart};
+use floodmark_record::capacity::{TailShare, TrialFlow, TrialPurpose, TrialStart};
 use floodmark_record::events::{PartRow, Phase, RunId};
 use floodmark_record::plan::{FiguresOf, Length, Model, Plan, RateStep, Schedule, Spacing};
 use floodmark_record::run::Run;
@@ -24,7 +24,7 @@ const IDLE: Duration = Duration::from_secs(1);
 
 /// Length of the closed-model load, which gives a first estimate of the rate that the server can
 /// sustain.
-const CLOSED: Duration = Duration::from_secs(2);
+pub const CLOSED: Duration = Duration::from_secs(2);
 
 /// Number of requests that show whether the server has recovered from an overload.
 const PROBE_REQUESTS: u64 = 5;
@@ -380,17 +380,19 @@ pub fn tail_shares(
     [middle].into_iter().chain(limit).collect()
 }
 
-/// The flow of the requests of a closed-model load.
-pub struct ClosedFlow {
+/// The flow of the requests of a load at a constant rate or in the closed model.
+pub struct LoadFlow {
     needed_share: Option<f64>,
+    length: Duration,
     rows: Vec<FlowRow>,
 }
 
-impl ClosedFlow {
-    /// Returns the flow of a load that has just started.
-    pub fn new(objectives: &[Objective]) -> Self {
-        ClosedFlow {
+impl LoadFlow {
+    /// Returns the flow of a load that has just started. `length` excludes the warm-up.
+    pub fn new(objectives: &[Objective], length: Duration) -> Self {
+        LoadFlow {
             needed_share: needed_share(objectives),
+            length,
             rows: Vec::new(),
         }
     }
@@ -399,7 +401,7 @@ impl ClosedFlow {
     pub fn take(&mut self, event: &Event) {
         if let Event::Part(part) = event
             && part.phase == Phase::Measure
-            && u128::from(part.to_ns) <= CLOSED.as_nanos()
+            && u128::from(part.to_ns) <= self.length.as_nanos()
             && is_whole(part)
         {
             self.rows.push(flow_row(part, self.needed_share));
@@ -411,9 +413,10 @@ impl ClosedFlow {
         is_rising(&self.rows)
     }
 
-    /// Returns the rate that the server answered.
-    pub fn answered(&self) -> Option<AnsweredRate> {
-        flow(&self.rows, self.needed_share).map(|flow| flow.answered)
+    /// Returns the answered rate and the growth of the requests in flight; `None` if the load is too
+    /// short.
+    pub fn measured(&self) -> Option<TrialFlow> {
+        flow(&self.rows, self.needed_share)
     }
 }
 

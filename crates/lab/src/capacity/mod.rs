@@ -13,15 +13,16 @@ use std::path::Path;
 
 use floodmark_record::Event;
 use floodmark_record::capacity::{
-    CapacityBegan, CapacityEnd, CapacityEnded, CapacityKind, CapacityResult, CapacityTrial,
+    CapacityBegan, CapacityEnd, CapacityEnded, CapacityKind, CapacityLevel, CapacityResult,
+    CapacityTrial,
 };
 use floodmark_record::events::RunId;
 use floodmark_stats::estimate::CONFIDENCE;
 
 use crate::result_events::{ResultEvents, differs};
+use levels::respect_levels;
 use searches::CapacitySearches;
 
-pub(crate) use levels::respect_levels;
 pub(crate) use loads::closed_load;
 pub use loads::{LoadLengths, PlannedTrial, slow_s, tail_shares};
 pub use planner::TrialPlanner;
@@ -37,6 +38,8 @@ pub struct CapacityEvents {
     pub began: CapacityBegan,
     /// The trials so far.
     pub trials: Vec<CapacityTrial>,
+    /// The loads after the search so far.
+    pub levels: Vec<CapacityLevel>,
     /// How the search last ended. A search that was interrupted and resumed ends more than once.
     pub ended: Option<CapacityEnded>,
 }
@@ -48,6 +51,7 @@ impl CapacityEvents {
         CapacityEvents {
             began,
             trials: Vec::new(),
+            levels: Vec::new(),
             ended: None,
         }
     }
@@ -56,6 +60,7 @@ impl CapacityEvents {
     pub fn take(&mut self, event: &Event) {
         match event {
             Event::CapacityTrial(trial) => self.trials.push(trial.clone()),
+            Event::CapacityLevel(level) => self.levels.push(level.clone()),
             Event::CapacityEnded(ended) => self.ended = Some(ended.clone()),
             _ => {}
         }
@@ -74,7 +79,7 @@ impl CapacityEvents {
         })
     }
 
-    /// Returns the result of the trials so far.
+    /// Returns the result of the trials and the later loads so far.
     #[must_use]
     pub fn result(&self) -> CapacityResult {
         let mut searches = CapacitySearches::new(&self.began.settings, false);
@@ -91,6 +96,7 @@ impl CapacityEvents {
             level: CONFIDENCE,
             bound: None,
             answered_per_s: None,
+            levels: self.levels.clone(),
             proved_per_s: None,
             falling: None,
             last_per_s: None,
@@ -100,6 +106,7 @@ impl CapacityEvents {
             trials,
         };
         searches.add_finding(&mut result);
+        respect_levels(&mut result);
         result
     }
 }

@@ -8,19 +8,19 @@ use floodmark_observe::CpuSpeedMonitor;
 use floodmark_plan::Planned;
 use floodmark_record::Event;
 use floodmark_record::capacity::{
-    AnsweredRate, CapacityBegan, CapacityBound, CapacityEnd, CapacityEnded, CapacityPlan,
-    CapacityTrial, TrialOutcome, TrialPurpose,
+    AnsweredRate, CapacityBegan, CapacityBound, CapacityEnd, CapacityEnded, CapacityLevel,
+    CapacityPlan, CapacityTrial, ObjectiveFigure, TrialFlow, TrialOutcome, TrialPurpose,
 };
 use floodmark_record::events::RunId;
 use floodmark_record::plan::Plan;
-use floodmark_record::reason::Worded;
+use floodmark_record::reason::{Reason, Worded};
 use floodmark_record::run::Run;
 use floodmark_record::units::show_duration;
 use floodmark_stats::capacity::UsualCpuSpeed;
 use floodmark_workers::WorkerFailure;
 
 use super::loads::{
-    ClosedFlow, LoadLengths, MeasuredTrial, OpenTrial, PlannedTrial, closed_load,
+    CLOSED, LoadFlow, LoadLengths, MeasuredTrial, OpenTrial, PlannedTrial, closed_load,
     default_connections, idle_load, load_at, probe_load, slow_s, tail_shares, trial_load,
 };
 use super::planner::{LEVELS, TrialPlanner};
@@ -66,6 +66,9 @@ const RECOVERY_WAIT: Duration = Duration::from_secs(10);
 
 /// Pause between two checks for the server's recovery.
 const PROBE_PAUSE: Duration = Duration::from_millis(100);
+
+/// Maximum number of times that a load after the search is sent.
+const LEVEL_ATTEMPTS: u32 = 2;
 
 /// A search and its environment.
 pub struct CapacityRun<'a> {
@@ -213,8 +216,7 @@ impl CapacitySession<'_, '_> {
             budget.as_secs_f64(),
         );
         let searched = self.trials(&mut events, &mut planner);
-        let searched =
-            searched.and_then(|reason| self.levels(&events, planner.lengths()).map(|()| reason));
+        let searched = searched.and_then(|reason| self.levels(&events, &planner).map(|()| reason));
         let (reason, ended) = match searched {
             Ok(reason) => (reason, Ok(())),
             Err(SearchStopped::Interrupted) => (CapacityEnd::Interrupted, Ok(())),
@@ -236,18 +238,23 @@ impl CapacitySession<'_, '_> {
         let until = self.run.budget.mul_f64(WARMING_SHARE) + plan.warmup;
         let mut next = plan;
         loop {
-            let (run, flow) = self.closed(next.clone())?;
+            let (run, flow) = self.with_flow(next.clone(), CLOSED)?;
             if !flow.is_rising() || self.begin.elapsed() > until {
-                return Ok((run, flow.answered()));
+                return Ok((run, flow.measured().map(|flow| flow.answered)));
             }
             next.warmup = Duration::ZERO;
         }
     }
 
-    /// Sends the closed-model load. Returns its run and its flow.
-    fn closed(&mut self, plan: Plan) -> Result<(Run, ClosedFlow), SearchStopped> {
+    /// Sends a load that is recorded as a run. `length` excludes its warm-up. Returns the run and its
+    /// flow.
+    fn with_flow(
+        &mut self,
+        plan: Plan,
+        length: Duration,
+    ) -> Result<(Run, LoadFlow), SearchStopped> {
         let mut run = JoinedRun::new(self.next_id(), plan.clone());
-        let mut flow = ClosedFlow::new(self.run.objectives);
+        let mut flow = LoadFlow::new(self.run.objectives, length);
         self.send(plan, |event| {
             flow.take(event);
             run.take(event);
@@ -306,20 +313,8 @@ impl CapacitySession<'_, '_> {
             flow,
             server_cpus,
         } = open.finish();
-        let deadline = self.run.attempts.planned.plan.deadline;
-        let judge = |objective: &Objective| objective.judge(&run, deadline);
-        let figures: Vec<_> = objectives.iter().map(judge).collect();
-        let sustains = |flow| planner.sustains(planned.rate_per_s, flow);
-        let is_met =
-            figures.iter().all(|figure| figure.is_met) && flow.as_ref().is_none_or(sustains);
-        let cpus = run.client_cpus(self.run.cpus);
-        // If the response times meet the objectives in spite of late requests, the trial is valid.
-        let fault = test_fault(client_fault(&run, cpus, is_met));
-        let outcome = match &fault {
-            Some(_) => TrialOutcome::Void,
-            None if is_met => TrialOutcome::Pass,
-            None => TrialOutcome::Miss,
-        };
+        let (figures, outcome, fault) =
+            self.judge(&run, planned.rate_per_s, flow.as_ref(), planner);
         let counts_all = |of: &&Objective| proves && of.group.is_none();
         let tail = strictest
             .filter(counts_all)
@@ -350,6 +345,31 @@ impl CapacitySession<'_, '_> {
             server_cpus,
             slow_cpu_share: self.slow_cpu_share,
         })
+    }
+
+    /// Judges a load at `rate_per_s`. Returns the figure of each objective, what the load showed about
+    /// them, and why the client could not send it as planned, if it could not.
+    fn judge(
+        &self,
+        run: &Run,
+        rate_per_s: f64,
+        flow: Option<&TrialFlow>,
+        planner: &TrialPlanner<'_>,
+    ) -> (Vec<ObjectiveFigure>, TrialOutcome, Option<Reason>) {
+        let deadline = self.run.attempts.planned.plan.deadline;
+        let objectives = self.run.objectives.iter();
+        let figures: Vec<_> = objectives.map(|of| of.judge(run, deadline)).collect();
+        let sustains = |flow| planner.sustains(rate_per_s, flow);
+        let is_met = figures.iter().all(|figure| figure.is_met) && flow.is_none_or(sustains);
+        // If the response times meet the objectives in spite of late requests, the load is valid.
+        let cpus = run.client_cpus(self.run.cpus);
+        let fault = test_fault(client_fault(run, cpus, is_met));
+        let outcome = match &fault {
+            Some(_) => TrialOutcome::Void,
+            None if is_met => TrialOutcome::Pass,
+            None => TrialOutcome::Miss,
+        };
+        (figures, outcome, fault)
     }
 
     /// Waits until the server responds as fast as before the search.
@@ -393,11 +413,12 @@ impl CapacitySession<'_, '_> {
     }
 
     /// Sends loads at rates around the capacity. They show the response times at each rate, and
-    /// what fails first as the rate increases.
+    /// what fails first as the rate increases. A load that the client could not send as planned is
+    /// repeated once.
     fn levels(
         &mut self,
         events: &CapacityEvents,
-        lengths: &LoadLengths<'_>,
+        planner: &TrialPlanner<'_>,
     ) -> Result<(), SearchStopped> {
         let result = events.result();
         let Some(per_s) = result.rate_per_s else {
@@ -415,13 +436,26 @@ impl CapacitySession<'_, '_> {
         let highest = result.proved_per_s.and(result.high).unwrap_or(per_s);
         for level in levels {
             let rate_per_s = level * if *level > 1.0 { highest } else { per_s };
-            let length = lengths.level(rate_per_s, per_s);
+            let length = planner.lengths().level(rate_per_s, per_s);
             let open = &self.run.attempts.planned.plan;
             let Some(plan) = load_at(open, rate_per_s, length) else {
                 continue;
             };
             let plan = self.connected(plan, rate_per_s);
-            self.load(plan)?;
+            for _ in 0..LEVEL_ATTEMPTS {
+                let seconds = Duration::from_secs_f64(length.transient_s + length.judged_s);
+                let (run, flow) = self.with_flow(plan.clone(), seconds)?;
+                let flow = flow.measured();
+                let (_, outcome, _) = self.judge(&run, rate_per_s, flow.as_ref(), planner);
+                self.record(Event::CapacityLevel(CapacityLevel {
+                    attempt: self.attempt,
+                    rate_per_s,
+                    outcome,
+                }));
+                if outcome != TrialOutcome::Void {
+                    break;
+                }
+            }
         }
         Ok(())
     }

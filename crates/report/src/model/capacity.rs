@@ -269,9 +269,16 @@ fn missed(trial: &CapacityTrial) -> String {
     }
 }
 
-/// Returns the loads at rates around the capacity, in ascending order of their rates.
+/// Returns the loads at rates around the capacity, in ascending order of their rates. Void loads say
+/// nothing about the server and are omitted.
 fn open_runs(record: &Record) -> impl DoubleEndedIterator<Item = &Run> {
-    record.runs.iter().filter(|run| run.plan.is_open())
+    let runs = record.runs.iter();
+    runs.filter(|run| run.plan.is_open() && !is_void(record, run))
+}
+
+fn is_void(record: &Record, run: &Run) -> bool {
+    let outcome = of_run(record, run).and_then(|found| found.outcome_of(run));
+    outcome == Some(TrialOutcome::Void)
 }
 
 /// Returns a table of the loads: over a single connection, in the closed model, and at rates around
@@ -279,7 +286,15 @@ fn open_runs(record: &Record) -> impl DoubleEndedIterator<Item = &Run> {
 fn levels(record: &Record, result: &CapacityResult) -> Option<Table> {
     let per_s = result.rate_per_s?;
     let rows = record.runs.iter();
-    let rows = rows.map(|run| (load_name(run, per_s), load_cells(run)));
+    let rows = rows.map(|run| {
+        let mut cells = load_cells(run);
+        // Results from older versions have no outcomes.
+        if !result.levels.is_empty() {
+            let outcome = result.outcome_of(run).map(outcome);
+            cells.push(shown("objectives", outcome.unwrap_or_else(|| faint("–"))));
+        }
+        (load_name(run, per_s), cells)
+    });
     Table::of(rows, "").captioned("load").not_empty()
 }
 
@@ -327,10 +342,19 @@ fn load_cells(run: &Run) -> Vec<ColumnCell> {
 
 /// Returns remarks about the precision of the result.
 fn notes(result: &CapacityResult, runs: &[Run]) -> Vec<TextLine> {
-    let notes = disturbances([result], runs)
+    let notes = void_loads(result)
         .into_iter()
+        .chain(disturbances([result], runs))
         .chain(precision(result));
     notes.map(|note| line("note", note)).collect()
+}
+
+/// Says that void loads after the search are not evidence about the server.
+fn void_loads(result: &CapacityResult) -> Option<String> {
+    let mut levels = result.levels.iter();
+    levels
+        .any(|level| level.outcome == TrialOutcome::Void)
+        .then(|| "void: the client was late, so the load says nothing about the server".to_owned())
 }
 
 /// Says how many of the trials that missed an objective ran while the server's CPUs were slow, and
@@ -458,12 +482,19 @@ pub(crate) fn all_trials(record: &Record) -> Table {
     }))
 }
 
-fn trial_cells(search: &CapacityResult, number: u64, trial: &CapacityTrial) -> Vec<ColumnCell> {
-    let outcome = match trial.outcome {
+/// Returns whether a load met the objectives.
+fn outcome(outcome: TrialOutcome) -> Span {
+    match outcome {
         TrialOutcome::Pass => Emphasis::Good.span("met"),
-        TrialOutcome::Miss if trial.is_disturbed() => Emphasis::Warn.span("missed, slow CPUs"),
         TrialOutcome::Miss => Emphasis::Bad.span("missed"),
         TrialOutcome::Void => Emphasis::Warn.span("void"),
+    }
+}
+
+fn trial_cells(search: &CapacityResult, number: u64, trial: &CapacityTrial) -> Vec<ColumnCell> {
+    let outcome = match trial.outcome {
+        TrialOutcome::Miss if trial.is_disturbed() => Emphasis::Warn.span("missed, slow CPUs"),
+        of => outcome(of),
     };
     let of_each = trial.figures.iter();
     let objectives = of_each
@@ -675,12 +706,14 @@ fn trial_capacity_cells(record: &Record, trial: &TrialCapacity) -> Vec<ColumnCel
     ]
 }
 
-/// Returns the open-model loads of a trial, with their shares of the capacity.
+/// Returns the open-model loads of a trial, with their shares of the capacity. Void loads are
+/// omitted.
 pub(crate) fn loads<'a>(
     record: &'a Record,
     trial: &'a str,
 ) -> impl Iterator<Item = (&'a Run, f64)> {
-    record.runs_of(trial).filter_map(|run| {
+    let runs = record.runs_of(trial).filter(|run| !is_void(record, run));
+    runs.filter_map(|run| {
         let found = of_run(record, run)?;
         Some((run, run.plan.rate_per_s()? / found.rate_per_s?))
     })
@@ -843,7 +876,7 @@ pub(crate) fn trial_charts(record: &Record) -> Option<Chart> {
 
 #[cfg(test)]
 mod tests {
-    use floodmark_record::capacity::{AnsweredRate, TrialFlow};
+    use floodmark_record::capacity::{AnsweredRate, CapacityLevel, TrialFlow};
     use floodmark_record::host::BusyProcess;
     use proptest::prelude::*;
 
@@ -908,6 +941,28 @@ mod tests {
         let above = labels(165.0);
         assert!(above.contains(&"why".to_owned()), "{above:?}");
         assert!(!above.contains(&"limit".to_owned()), "{above:?}");
+    }
+
+    #[test]
+    fn a_void_load_is_shown_but_is_no_evidence() {
+        let mut run = fixture::judged(Cause::WorkerPool);
+        run.plan = fixture::open_censored().plan;
+        let found = |outcome| {
+            let mut result = searched(CapacityKind::ClientLimit);
+            (result.trial, result.process) = (run.trial.clone(), run.process);
+            result.bound = Some(CapacityBound::Lower);
+            result.levels = vec![CapacityLevel {
+                attempt: run.attempt,
+                rate_per_s: run.plan.rate_per_s().unwrap(),
+                outcome,
+            }];
+            let mut record = fixture::record(vec![run.clone()]);
+            record.capacity = Some(result.clone());
+            let is_evidence = limited_run(&record, &result).is_some();
+            (is_evidence, void_loads(&result).is_some())
+        };
+        assert_eq!(found(TrialOutcome::Pass), (true, false));
+        assert_eq!(found(TrialOutcome::Void), (false, true));
     }
 
     #[test]
