@@ -13,7 +13,7 @@ use floodmark_observe::{Root, cpu, environment};
 use floodmark_record::body::RequestBody;
 use floodmark_record::plan::{
     Backend, Check, CloseFirst, ConnectionUse, DEFAULT_CONNECTIONS, DEFAULT_TIMEOUT, FiguresOf,
-    Model, Plan, RequestPlan, Target,
+    Http, Model, Plan, RequestPlan, Target,
 };
 use floodmark_record::tls::TrustAnchor;
 use floodmark_record::units::{show_count, show_rate};
@@ -74,6 +74,7 @@ pub fn plan(
     let timeout = load.timeout.unwrap_or(DEFAULT_TIMEOUT);
     let mut plan = Plan {
         tls,
+        http: Http::default(),
         request: request(spec)?,
         mix: None,
         target,

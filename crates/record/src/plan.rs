@@ -34,6 +34,9 @@ pub struct Plan {
     /// Requests to send in turn instead of `request`; null without a mix.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mix: Option<Mix>,
+    /// Version of HTTP. Records from older versions always use HTTP/1.1.
+    #[serde(default, skip_serializing_if = "Http::is_default")]
+    pub http: Http,
     /// Load model: when requests are sent, and what ends the sending window.
     #[serde(flatten)]
     pub model: Model,
@@ -82,6 +85,56 @@ pub struct Plan {
     pub seed: u64,
 }
 
+/// A version of HTTP, and its settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "version")]
+pub enum Http {
+    /// HTTP/1.1, with one request at a time on each connection.
+    #[default]
+    #[serde(rename = "1.1")]
+    V1,
+    /// HTTP/2.
+    #[serde(rename = "2")]
+    V2(Http2),
+}
+
+/// Settings of HTTP/2 connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Http2 {
+    /// Maximum number of requests in flight on a connection.
+    pub streams: u32,
+    /// Flow-control window of a stream for responses, in bytes. The window of a connection is 16
+    /// times as large.
+    pub window_bytes: u32,
+    /// Maximum size, in bytes, of the table that the server may use to compress headers.
+    pub table_bytes: u32,
+}
+
+impl Default for Http2 {
+    fn default() -> Self {
+        Http2 {
+            streams: 1,
+            window_bytes: 1 << 20,
+            table_bytes: 4096,
+        }
+    }
+}
+
+impl Http {
+    fn is_default(&self) -> bool {
+        *self == Http::default()
+    }
+
+    /// Returns the maximum number of requests in flight on a connection.
+    #[must_use]
+    pub fn streams(&self) -> u32 {
+        match self {
+            Http::V1 => 1,
+            Http::V2(settings) => settings.streams,
+        }
+    }
+}
+
 /// Default number of connections in the closed model.
 pub const DEFAULT_CONNECTIONS: u32 = 50;
 
@@ -100,6 +153,7 @@ impl Plan {
         Plan {
             target,
             tls: None,
+            http: Http::default(),
             request: RequestPlan {
                 method: "GET".to_owned(),
                 headers: Vec::new(),
