@@ -31,7 +31,7 @@ use crate::core::Core;
 use crate::mix::Picks;
 use crate::outgoing::Outgoing;
 use crate::recorder::Recorder;
-use crate::request::{EncodedRequest, requests};
+use crate::request::PlanRequests;
 use crate::schedule::ThreadShare;
 use crate::slice::{Message, SLICES, Slice};
 use crate::thread::{LoadThread, SharedState};
@@ -44,7 +44,7 @@ const MAX_EXTENSION: u64 = 4;
 /// The plans and requests of both sides, and the state that all threads share.
 struct Sides<'a> {
     plans: [&'a Plan; 2],
-    requests: [Vec<EncodedRequest>; 2],
+    requests: [PlanRequests; 2],
     tls: Option<Tls>,
     /// Number of the first request of each side.
     first_number: u64,
@@ -150,7 +150,7 @@ pub fn run(
     let mean = other.mean_turn.as_nanos() as Ns;
     let sides = Sides {
         plans: [plan, &other.plan],
-        requests: [requests(plan)?, requests(&other.plan)?],
+        requests: [PlanRequests::of(plan)?, PlanRequests::of(&other.plan)?],
         first_number: input.first_number,
         tls: (plan.tls.as_ref().map(|tls| Tls::new(tls, &input.anchors))).transpose()?,
         mean,
@@ -172,7 +172,7 @@ pub fn run(
                 back[side].push(give_back);
                 let (plan, out) = (sides.plans[side], outs[side].clone());
                 let recorder = Recorder::new(plan, Slice::new(number, 0), out, returned);
-                Core::new(plan, share, recorder)
+                Core::new(plan, share, recorder, &sides.requests[side])
             });
             let job = ThreadJob {
                 sides: &sides,
@@ -248,7 +248,7 @@ impl ThreadJob<'_> {
     /// Runs the thread with one backend for each side.
     fn load(self) -> Result<(), WorkerError> {
         let (sides, share) = (self.sides, self.share);
-        let servers = [0, 1].map(|side: usize| (sides.plans[side], &*sides.requests[side]));
+        let servers = [0, 1].map(|side: usize| (sides.plans[side], &sides.requests[side]));
         worker::with_backends(servers, sides.tls.as_ref(), share, sides.shared.clock, self)
     }
 }
@@ -268,7 +268,7 @@ impl BackendWork<2> for ThreadJob<'_> {
         for (side, (backend, core)) in parts.enumerate() {
             let plan = sides.plans[side];
             let ready = backend.and_then(|backend| {
-                let outgoing = Outgoing::new(&sides.requests[side], plan.seed);
+                let outgoing = Outgoing::new(sides.requests[side].http1(), plan.seed);
                 let mut thread = LoadThread::new(shared.clock, core, backend, outgoing);
                 thread.prepare(shared, |_| {})?;
                 let picks = Picks::new(plan, self.share, sides.first_number);

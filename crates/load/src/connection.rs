@@ -3,6 +3,7 @@
 use floodmark_wire::Reader;
 
 use crate::clock::Ns;
+use crate::http2::Http2Connection;
 use crate::list::{Link, ListItem};
 
 /// State of a connection.
@@ -41,8 +42,10 @@ pub struct ConnectionSlot {
     /// The time at which the handshake times out, the wait for the server to close ends, or the
     /// pause ends.
     pub deadline: Ns,
-    /// Reader of the responses.
+    /// Reader of the responses (HTTP/1.1).
     pub reader: Reader,
+    /// State of an established HTTP/2 connection.
+    pub http2: Option<Box<Http2Connection>>,
     /// The number in the last response on this connection (`--check`).
     pub last_number: Option<u64>,
     /// Position in the list that contains the connection, if any.

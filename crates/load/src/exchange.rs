@@ -4,6 +4,9 @@ use crate::clock::Ns;
 use crate::list::{Link, ListItem};
 use crate::recorder::Moments;
 
+/// Index of an exchange within its load thread.
+pub type ExchangeIndex = u32;
+
 /// State of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ExchangeState {
@@ -23,6 +26,12 @@ pub struct Exchange {
     pub state: ExchangeState,
     /// Why the request's first connection ended, if the request is a retry.
     pub retried: Option<&'static str>,
+    /// Number of times that the server refused the request (HTTP/2).
+    pub refusals: u8,
+    /// Stream identifier (HTTP/2).
+    pub stream: u32,
+    /// Status of the response, after its head has arrived (HTTP/2).
+    pub status: u16,
     /// Whether the request asks the server to close the connection.
     pub last: bool,
     /// Length of the request in bytes.

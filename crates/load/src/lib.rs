@@ -18,6 +18,7 @@ mod exchange;
 mod failure;
 mod feed;
 mod gather;
+mod http2;
 pub mod judge;
 mod kept_responses;
 mod list;

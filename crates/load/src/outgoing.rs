@@ -34,6 +34,7 @@ pub struct Outgoing {
     /// Prepared requests in the order of the plan's mix.
     ready: Vec<PreparedRequest>,
     buffers: RenderBuffers,
+    copies: OutputCopies,
 }
 
 #[derive(Debug)]
@@ -61,7 +62,13 @@ impl Outgoing {
         Outgoing {
             ready: ready.collect(),
             buffers: RenderBuffers::new(longest.unwrap_or(0), seed),
+            copies: OutputCopies::default(),
         }
+    }
+
+    /// Returns a copy of the output of an HTTP/2 connection.
+    pub fn copy(&mut self, slot: Slot, output: &[u8]) -> SharedBytes {
+        self.copies.copy(slot, output)
     }
 
     /// Returns the bytes to send on a slot. The same request always yields the same bytes.
@@ -84,6 +91,30 @@ struct RenderBuffers {
     held: Vec<Option<(Due, SharedBytes)>>,
     spare: VecDeque<SharedBytes>,
     scratch: Vec<u8>,
+}
+
+/// Copies of the latest two outputs of each HTTP/2 connection. A backend keeps the latest one until
+/// the next one is sent, so the other one can be overwritten.
+#[derive(Debug, Default)]
+struct OutputCopies(Vec<[SharedBytes; 2]>);
+
+impl OutputCopies {
+    fn copy(&mut self, slot: Slot, output: &[u8]) -> SharedBytes {
+        let slot = slot as usize;
+        if self.0.len() <= slot {
+            self.0.resize_with(slot + 1, || [buffer(0), buffer(0)]);
+        }
+        self.0[slot].swap(0, 1);
+        let copy = &mut self.0[slot][0];
+        match Rc::get_mut(copy) {
+            Some(RequestBytes::Rendered(bytes)) => {
+                bytes.clear();
+                bytes.extend_from_slice(output);
+            }
+            _ => *copy = Rc::new(output.to_vec().into()),
+        }
+        Rc::clone(copy)
+    }
 }
 
 impl RenderBuffers {

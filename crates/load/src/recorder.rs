@@ -178,6 +178,12 @@ impl Recorder {
         });
     }
 
+    /// Records bytes sent on a connection that do not belong to a request's start, such as frames
+    /// that control the connection. They count towards no group.
+    pub fn sent_bytes(&mut self, bytes: usize) {
+        self.live.all.row.bytes_sent += bytes as u64;
+    }
+
     /// Records bytes received on a connection. `group` is the group of the connection's latest
     /// request.
     #[inline]

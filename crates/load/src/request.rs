@@ -1,18 +1,22 @@
 //! Prepares a plan's requests for sending. Constant requests become bytes, and varying requests
 //! become templates.
 
+mod http2;
+
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use floodmark_record::feed::{Feed, FeedColumn};
 use floodmark_record::operation::key_of;
-use floodmark_record::plan::{Check, CloseFirst, MixRequest, Plan, Target};
+use floodmark_record::plan::{Check, CloseFirst, Http, Http2, MixRequest, Plan, Target};
 use floodmark_wire::{RequestError, RequestSpec, request_head};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::feed::FeedTable;
 use crate::mix::below;
+
+pub use http2::{Http2Requests, StartedBody, http2_requests};
 
 /// Maximum length in bytes of a request with templates.
 /// Each connection may keep one rendered request in memory.
@@ -136,11 +140,59 @@ pub struct TemplateNames<'a> {
     is_path: bool,
 }
 
-/// Prepares all of a plan's requests, in the order of the mix.
+/// All of a plan's requests, in the order of the mix, for the plan's version of HTTP.
+#[derive(Debug)]
+pub enum PlanRequests {
+    /// Requests for HTTP/1.1.
+    Http1(Vec<EncodedRequest>),
+    /// Requests for HTTP/2, and its settings.
+    Http2(Http2, Arc<Http2Requests>),
+}
+
+impl PlanRequests {
+    /// Prepares a plan's requests.
+    ///
+    /// # Errors
+    /// Returns the reason why the first invalid request cannot be sent.
+    pub fn of(plan: &Plan) -> Result<Self, RequestFault> {
+        Ok(match plan.http {
+            Http::V1 => PlanRequests::Http1(requests(plan)?),
+            Http::V2(settings) => PlanRequests::Http2(settings, Arc::new(http2_requests(plan)?)),
+        })
+    }
+
+    /// Returns the requests for HTTP/1.1; none with HTTP/2.
+    pub(crate) fn http1(&self) -> &[EncodedRequest] {
+        match self {
+            PlanRequests::Http1(requests) => requests,
+            PlanRequests::Http2(..) => &[],
+        }
+    }
+
+    /// Returns the maximum number of bytes that are sent together. HTTP/2 sends any number of
+    /// requests together.
+    #[must_use]
+    pub fn longest(&self) -> usize {
+        match self {
+            PlanRequests::Http1(requests) => longest(requests),
+            PlanRequests::Http2(..) => usize::MAX,
+        }
+    }
+}
+
+/// Prepares all of a plan's requests for HTTP/1.1, in the order of the mix.
 ///
 /// # Errors
 /// Returns the reason why the first invalid request cannot be sent.
 pub fn requests(plan: &Plan) -> Result<Vec<EncodedRequest>, RequestFault> {
+    encode_all(plan, |text| text.http1())
+}
+
+/// Encodes each of a plan's requests.
+fn encode_all<T>(
+    plan: &Plan,
+    encode: impl Fn(&RequestText<'_>) -> Result<T, (RequestPart, InvalidRequest)>,
+) -> Result<Vec<T>, RequestFault> {
     let api = plan.check.as_ref().and_then(Check::api);
     let feeds = plan.mix.iter().flat_map(|mix| &mix.feeds);
     let table = |feed: &'_ Feed| {
@@ -157,7 +209,7 @@ pub fn requests(plan: &Plan) -> Result<Vec<EncodedRequest>, RequestFault> {
         values,
     });
     let feeds: Vec<NamedTable<'_>> = named.collect();
-    let encode = |(index, of)| {
+    let encode_one = |(index, of)| {
         let text = RequestText {
             target: &plan.target,
             closes_last: plan.close_first == CloseFirst::Server,
@@ -165,9 +217,9 @@ pub fn requests(plan: &Plan) -> Result<Vec<EncodedRequest>, RequestFault> {
             feeds: &feeds,
             of,
         };
-        text.encode(index)
+        encode(&text).map_err(|fault| at_index(index, fault))
     };
-    of_plan(plan).iter().enumerate().map(encode).collect()
+    of_plan(plan).iter().enumerate().map(encode_one).collect()
 }
 
 /// Prepares one request of a check. `keys` is the check's number of keys.
@@ -186,7 +238,15 @@ pub fn check_request(
         feeds: &[],
         of,
     };
-    text.encode(0)
+    text.http1().map_err(|fault| at_index(0, fault))
+}
+
+fn at_index(index: usize, (place, fault): (RequestPart, InvalidRequest)) -> RequestFault {
+    RequestFault {
+        index,
+        place,
+        fault,
+    }
 }
 
 /// Returns the length of the longest request in bytes.
@@ -215,17 +275,13 @@ pub(crate) fn of_plan(plan: &Plan) -> Cow<'_, [MixRequest]> {
 }
 
 impl RequestText<'_> {
-    fn encode(&self, index: usize) -> Result<EncodedRequest, RequestFault> {
-        self.request().map_err(|(place, fault)| RequestFault {
-            index,
-            place,
-            fault,
-        })
+    fn body(&self) -> Result<&[u8], (RequestPart, InvalidRequest)> {
+        let body = self.of.request.body.bytes();
+        body.ok_or((RequestPart::Body, InvalidRequest::MissingBody))
     }
 
-    fn request(&self) -> Result<EncodedRequest, (RequestPart, InvalidRequest)> {
-        let body = self.of.request.body.bytes();
-        let bytes = body.ok_or((RequestPart::Body, InvalidRequest::MissingBody))?;
+    fn http1(&self) -> Result<EncodedRequest, (RequestPart, InvalidRequest)> {
+        let bytes = self.body()?;
         if !self.of.templates {
             let [kept, last] = self.closes().map(|close| {
                 let [before, after] = self.head(close, bytes, Some(bytes.len()))?;
@@ -235,12 +291,7 @@ impl RequestText<'_> {
         }
         let body = self.template(bytes, RequestPart::Body)?;
         let path = self.template(self.of.path.as_bytes(), RequestPart::Path)?;
-        if path.holds(b'{') || path.holds(b'}') {
-            return Err((
-                RequestPart::Path,
-                InvalidRequest::Brace(self.of.path.clone()),
-            ));
-        }
+        self.check_braces(&path)?;
         let [kept, last] = self.closes().map(|close| {
             let length = (!body.varies()).then(|| body.longest());
             let [before, after] = self.head(close, bytes, length)?;
@@ -276,6 +327,15 @@ impl RequestText<'_> {
         Ok(EncodedRequest::Varying(Arc::new(request)))
     }
 
+    /// Checks that all braces in the path belong to templates.
+    fn check_braces(&self, path: &RequestTemplate) -> Result<(), (RequestPart, InvalidRequest)> {
+        if path.holds(b'{') || path.holds(b'}') {
+            let fault = InvalidRequest::Brace(self.of.path.clone());
+            return Err((RequestPart::Path, fault));
+        }
+        Ok(())
+    }
+
     /// Returns whether the connection closes after each of the two forms of a request.
     fn closes(&self) -> [bool; 2] {
         [false, self.closes_last]
@@ -283,14 +343,31 @@ impl RequestText<'_> {
 
     /// Builds the head of a request, in two parts. Without a `length`, the body's length is between
     /// the parts.
-    /// The text is checked before its templates are rendered. Rendered values are valid where
-    /// templates are allowed: a feed has been checked for its uses in paths and headers.
     fn head(
         &self,
         close: bool,
         body: &[u8],
         length: Option<usize>,
     ) -> Result<[Vec<u8>; 2], (RequestPart, InvalidRequest)> {
+        let head = |spec: &RequestSpec<'_>| request_head(spec, length);
+        let (mut parts, has_extra_slash) = self.checked(close, body, head)?;
+        if has_extra_slash {
+            parts[0].remove(self.of.request.method.len() + 1);
+        }
+        Ok(parts)
+    }
+
+    /// Builds a request head with `build`, which checks the text before its templates are rendered.
+    /// Rendered values are valid where templates are allowed: a feed has been checked for its uses
+    /// in paths and headers.
+    ///
+    /// Also returns whether the path has an extra slash, because a value provides its first slash.
+    fn checked<T>(
+        &self,
+        close: bool,
+        body: &[u8],
+        build: impl Fn(&RequestSpec<'_>) -> Result<T, RequestError>,
+    ) -> Result<(T, bool), (RequestPart, InvalidRequest)> {
         let headers = self.target.authorize(&self.of.request.headers);
         let headers = headers.ok_or((RequestPart::Headers, InvalidRequest::MissingCredentials))?;
         for (name, value) in headers.iter() {
@@ -318,12 +395,8 @@ impl RequestText<'_> {
             body,
             close,
         };
-        let head = request_head(&spec, length);
-        let mut parts = head.map_err(|error| (place(&error), error.into()))?;
-        if starts_with_value {
-            parts[0].remove(self.of.request.method.len() + 1);
-        }
-        Ok(parts)
+        let head = build(&spec).map_err(|error| (place(&error), error.into()))?;
+        Ok((head, starts_with_value))
     }
 
     fn template(
@@ -526,6 +599,22 @@ impl RequestTemplate {
             _ if text.is_empty() => {}
             Some(TemplatePart::Text(before)) => before.extend_from_slice(text),
             _ => self.parts.push(TemplatePart::Text(text.to_vec())),
+        }
+    }
+
+    /// Returns text without placeholders.
+    fn literal(text: &[u8]) -> Self {
+        let mut template = RequestTemplate::default();
+        template.push_text(text);
+        template
+    }
+
+    /// Returns the text if it has no placeholders.
+    fn as_literal(&self) -> Option<&[u8]> {
+        match &self.parts[..] {
+            [] => Some(&[]),
+            [TemplatePart::Text(text)] => Some(text),
+            _ => None,
         }
     }
 

@@ -166,6 +166,8 @@ pub struct LoadThread<B> {
     pub outgoing: Outgoing,
     /// Slots whose request the backend has not submitted yet.
     leaving: Vec<Slot>,
+    /// HTTP/2 connections whose output waits until the backend has sent their earlier output.
+    queued: Vec<Slot>,
     /// Maximum number of delayed commands.
     hold_back: usize,
     /// The latest timestamp, stored so that time never goes backwards.
@@ -233,6 +235,7 @@ impl<B: IoBackend> LoadThread<B> {
             backend,
             outgoing,
             leaving: Vec::with_capacity(2 * HELD_BACK_COALESCING),
+            queued: Vec::new(),
             hold_back: HELD_BACK,
             latest: 0,
             received: 0,
@@ -272,6 +275,7 @@ impl<B: IoBackend> LoadThread<B> {
         self.leave();
         self.backend.wait(until)?;
         self.take_in();
+        self.flush_queued();
         Ok(until.max(now))
     }
 
@@ -526,12 +530,43 @@ impl<B: IoBackend> LoadThread<B> {
         }
     }
 
+    /// Sends the output of an HTTP/2 connection, unless earlier output is still being sent.
+    fn flush(&mut self, slot: Slot) {
+        if self.backend.is_sending(slot) {
+            self.queued.push(slot);
+            return;
+        }
+        let output = self.core.output(slot);
+        if output.is_empty() {
+            return;
+        }
+        let bytes = self.outgoing.copy(slot, output);
+        let now = self.clock.now();
+        self.core.handed_over(slot, now);
+        if self.backend.held().is_some() {
+            self.leaving.push(slot);
+        } else {
+            self.core.sent(slot, now);
+        }
+        self.backend.send(slot, &bytes);
+    }
+
+    /// Sends the output of connections whose earlier output has been sent.
+    fn flush_queued(&mut self) {
+        for slot in std::mem::take(&mut self.queued) {
+            self.flush(slot);
+        }
+        self.act();
+    }
+
     #[inline]
     fn act(&mut self) {
-        // Actions cause completions, but never directly cause further actions, so one pass is
-        // enough.
-        for i in 0..self.core.actions.len() {
-            match self.core.actions[i] {
+        // Of all actions, only the output of an HTTP/2 connection directly causes further actions.
+        let mut i = 0;
+        while let Some(action) = self.core.actions.get(i).copied() {
+            i += 1;
+            match action {
+                Action::Send { slot } if self.core.is_http2() => self.flush(slot),
                 Action::Send { slot } => {
                     let bytes = self.outgoing.bytes(slot, self.core.due(slot));
                     self.core.has_length(slot, bytes.len());

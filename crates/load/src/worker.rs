@@ -24,7 +24,7 @@ use crate::judge::{NO_VALUE, NOT_A_NUMBER, NOT_A_SCORE};
 use crate::kept_responses::KeptResponses;
 use crate::outgoing::Outgoing;
 use crate::recorder::Recorder;
-use crate::request::{EncodedRequest, RequestFault, longest, requests};
+use crate::request::{PlanRequests, RequestFault};
 use crate::request_log::{RequestLog, RequestLogWriter, request_logs};
 use crate::rows::Rows;
 use crate::schedule::ThreadShare;
@@ -76,7 +76,7 @@ pub fn files_needed(plan: &Plan) -> Result<u64, RequestFault> {
 /// # Errors
 /// A request cannot be sent.
 pub fn sockets(plan: &Plan) -> Result<SocketLocation, RequestFault> {
-    let longest = longest(&requests(plan)?);
+    let longest = PlanRequests::of(plan)?.longest();
     Ok(match plan.backend {
         Backend::Epoll => SocketLocation::Files,
         // If io_uring does not work, the run itself reports the reason.
@@ -129,7 +129,7 @@ pub fn run(
     coordinated: Option<Coordinated<'_>>,
     mut emit: impl FnMut(Event),
 ) -> Result<(), WorkerError> {
-    let requests = requests(&input.plan)?;
+    let requests = PlanRequests::of(&input.plan)?;
     input.forget_bodies();
     let plan = &input.plan;
     let agent = input.share.unwrap_or(AgentShare::WHOLE);
@@ -256,7 +256,7 @@ fn groups(plan: &Plan) -> usize {
 /// Inputs that all phases and threads of a worker share.
 struct Job<'a> {
     input: &'a WorkerInput,
-    requests: Vec<EncodedRequest>,
+    requests: PlanRequests,
     tls: Option<Tls>,
     /// Waits until a phase is due to start, and returns the start time.
     await_start: &'a (dyn Fn(&Clock) -> Ns + Sync),
@@ -292,7 +292,7 @@ impl Job<'_> {
         let plan = &self.input.plan;
         let first = Slice::new(share.thread, groups(plan));
         let recorder = Recorder::new(plan, first, out.clone(), returned);
-        let mut core = Core::new(plan, share, recorder);
+        let mut core = Core::new(plan, share, recorder, &self.requests);
         core.outlasts_server = self.input.outlasts_server;
         core.request_log = log;
         let thread = StartingThread {
@@ -301,7 +301,7 @@ impl Job<'_> {
             core,
             out,
         };
-        let sides = [(plan, &*self.requests)];
+        let sides = [(plan, &self.requests)];
         with_backends(sides, self.tls.as_ref(), share, self.shared.clock, thread)
     }
 }
@@ -318,7 +318,7 @@ pub(crate) trait BackendWork<const N: usize> {
 /// Runs a thread's work with a backend for each server. The plans for all servers must have the
 /// same backend and the same TLS settings.
 pub(crate) fn with_backends<const N: usize, W: BackendWork<N>>(
-    servers: [(&Plan, &[EncodedRequest]); N],
+    servers: [(&Plan, &PlanRequests); N],
     tls: Option<&Tls>,
     share: ThreadShare,
     clock: Clock,
@@ -328,11 +328,11 @@ pub(crate) fn with_backends<const N: usize, W: BackendWork<N>>(
     // Timestamps take CPU time for each response. The closed model does without them, because the
     // thread is usually the bottleneck there.
     let epoll = |(plan, _): (&Plan, _)| Epoll::new(clock, &addresses(plan), plan.is_open());
-    let uring = |(plan, requests): (&Plan, &[EncodedRequest])| {
+    let uring = |(plan, requests): (&Plan, &PlanRequests)| {
         // The last handshake message and the request that follows are consecutive small writes,
         // which Nagle's algorithm would delay. Like very long requests, TLS therefore needs sockets
         // with TCP_NODELAY.
-        let longest = tls.map_or_else(|| longest(requests), |_| usize::MAX);
+        let longest = tls.map_or_else(|| requests.longest(), |_| usize::MAX);
         match Uring::new(clock, &addresses(plan), share.connections(plan), longest) {
             Ok(uring) if plan.is_open() => Ok(uring.stamped()),
             made => made.map_err(|error| io::Error::other(unavailable(&error))),
@@ -375,7 +375,7 @@ impl BackendWork<1> for StartingThread<'_> {
             let _ = request_short_slices();
         }
         let made = backend.and_then(|backend| {
-            let outgoing = Outgoing::new(&job.requests, plan.seed);
+            let outgoing = Outgoing::new(job.requests.http1(), plan.seed);
             let mut thread = LoadThread::new(shared.clock, core, backend, outgoing);
             // Sending fails only after the receiver is dropped. The message is then not needed.
             let report = |counts| drop(out.send(Message::Opening(share.thread, counts)));

@@ -10,7 +10,7 @@
 use std::ops::Range;
 use std::path::Path;
 
-use floodmark_load::request::{RequestPart, literal_template, longest, requests};
+use floodmark_load::request::{PlanRequests, RequestPart, literal_template};
 use floodmark_record::Plan;
 use floodmark_record::feed::{Feed, FeedColumn, RowChoice};
 use floodmark_record::plan::{
@@ -405,8 +405,8 @@ pub(crate) fn longest_request(
     plan: &Plan,
     place: impl Fn(usize, RequestPart) -> Option<String>,
 ) -> Result<usize, String> {
-    let fault = match requests(plan) {
-        Ok(requests) => return Ok(longest(&requests)),
+    let fault = match PlanRequests::of(plan) {
+        Ok(requests) => return Ok(requests.longest()),
         Err(fault) => fault,
     };
     let name = plan.mix.as_ref().map(|mix| &mix.requests[fault.index].name);

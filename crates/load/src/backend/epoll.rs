@@ -294,6 +294,10 @@ impl IoBackend for Epoll {
         }
     }
 
+    fn is_sending(&self, slot: Slot) -> bool {
+        self.slots[slot as usize].pending.is_some()
+    }
+
     fn close(&mut self, slot: Slot, how: CloseFirst) {
         let entry = &mut self.slots[slot as usize];
         entry.generation = entry.generation.wrapping_add(1);

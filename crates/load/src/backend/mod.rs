@@ -176,6 +176,10 @@ pub trait IoBackend {
     /// A backend that delays commands sends at the next [`IoBackend::submit`] or wait.
     fn send(&mut self, slot: Slot, bytes: &SharedBytes);
 
+    /// Returns whether bytes from an earlier [`IoBackend::send`] may be unsent. The caller must then
+    /// wait before it sends more bytes on the connection.
+    fn is_sending(&self, slot: Slot) -> bool;
+
     /// Returns the number of delayed commands; `None` if the backend never delays commands.
     fn held(&mut self) -> Option<usize> {
         None

@@ -12,7 +12,7 @@ use crate::arrivals::RequestSource;
 use crate::backend::Slot;
 use crate::clock::Ns;
 use crate::connection::ConnectionState;
-use crate::exchange::ExchangeState;
+use crate::exchange::{ExchangeIndex, ExchangeState};
 use crate::failure;
 use crate::judge;
 use crate::judge::CheckedContent;
@@ -153,9 +153,17 @@ impl Core {
     /// Classifies and counts a complete response that arrived at `at`. `unread` is `None` if the
     /// body was collected. Otherwise, `unread` contains the whole response, or is empty if an
     /// earlier read returned the start of the response.
-    fn responded(&mut self, slot: Slot, status: u16, unread: Option<&[u8]>, at: Ns, now: Ns) {
+    pub(super) fn responded(
+        &mut self,
+        index: ExchangeIndex,
+        status: u16,
+        unread: Option<&[u8]>,
+        at: Ns,
+        now: Ns,
+    ) {
+        let slot = self.slot_of(index);
         let connection = &mut self.connections[slot as usize];
-        let exchange = &mut self.exchanges[slot as usize];
+        let exchange = &mut self.exchanges[index as usize];
         let body = if exchange.body.is_empty() {
             &self.body
         } else {
@@ -197,14 +205,14 @@ impl Core {
         self.last_life = now;
         self.refused_since = None;
         self.last_response = Some(now);
-        self.end_exchange(slot);
+        self.end_exchange(index);
     }
 
     /// Ends an exchange in flight.
-    fn end_exchange(&mut self, slot: Slot) {
-        self.exchanges[slot as usize].state = ExchangeState::Ended;
+    pub(super) fn end_exchange(&mut self, index: ExchangeIndex) {
+        self.exchanges[index as usize].state = ExchangeState::Ended;
         self.in_flight -= 1;
-        self.pressing.remove(&mut self.exchanges, slot);
+        self.pressing.remove(&mut self.exchanges, index);
     }
 
     /// Decides whether a connection is reused or closed after a response.
@@ -237,8 +245,9 @@ impl Core {
             waiting.give_up_beyond(0, |group, n| recorder.unsent(group, n));
         }
         let lost = self.ahead.held.lost;
-        for slot in 0..self.exchanges.len() as Slot {
-            let exchange = &mut self.exchanges[slot as usize];
+        for index in 0..self.exchanges.len() as ExchangeIndex {
+            let slot = self.slot_of(index);
+            let exchange = &mut self.exchanges[index as usize];
             let connection = &self.connections[slot as usize];
             let group = exchange.moments.pick.group;
             match exchange.state {
@@ -249,8 +258,13 @@ impl Core {
                         log.add(exchange, connection, slot, now, 0, outcome);
                     }
                     self.recorder.silent += u64::from(connection.used == 0);
-                    self.keep_unknown(slot, now);
-                    self.end_exchange(slot);
+                    self.keep_unknown(index, now);
+                    self.end_exchange(index);
+                    if self.has_exchange(slot) {
+                        // Close the connection after its last exchange.
+                        continue;
+                    }
+                    self.unlist(slot);
                 }
                 ExchangeState::Waiting => {
                     exchange.state = ExchangeState::Ended;
@@ -287,6 +301,7 @@ impl Core {
             }
             self.shut(slot, CloseFirst::Client, now);
         }
+        self.abandon_returned(now);
         // Connections that floodmark closes do not count as lost.
         self.ahead.held.lost = lost;
     }
@@ -382,10 +397,18 @@ impl Core {
         self.end_request(slot, outcome, now);
     }
 
-    /// Ends a sent request without a complete response, and closes its connection.
+    /// Ends a sent request without a complete response, and closes its HTTP/1.1 connection.
     fn end_request(&mut self, slot: Slot, outcome: Outcome, now: Ns) {
+        self.fail_exchange(slot, outcome, now);
+        self.shut(slot, CloseFirst::Client, now);
+        self.refill(now);
+    }
+
+    /// Ends an exchange without a complete response.
+    pub(super) fn fail_exchange(&mut self, index: ExchangeIndex, outcome: Outcome, now: Ns) {
+        let slot = self.slot_of(index);
         let connection = &self.connections[slot as usize];
-        let exchange = &self.exchanges[slot as usize];
+        let exchange = &self.exchanges[index as usize];
         self.recorder.failed(&exchange.moments, now, outcome);
         if let Some(log) = &mut self.request_log {
             let outcome = LoggedOutcome::Sent(outcome);
@@ -393,15 +416,15 @@ impl Core {
         }
         let is_silent = outcome == Outcome::TimedOut && connection.used == 0;
         self.recorder.silent += u64::from(is_silent);
-        self.keep_unknown(slot, now);
-        self.end_exchange(slot);
-        self.shut(slot, CloseFirst::Client, now);
-        self.refill(now);
+        self.keep_unknown(index, now);
+        self.exchanges[index as usize].body = Vec::new();
+        self.end_exchange(index);
     }
 
     /// Keeps a write that ends without a response, if a check covers it.
-    fn keep_unknown(&mut self, slot: Slot, now: Ns) {
-        let moments = &self.exchanges[slot as usize].moments;
+    fn keep_unknown(&mut self, index: ExchangeIndex, now: Ns) {
+        let slot = self.slot_of(index);
+        let moments = &self.exchanges[index as usize].moments;
         if !self.judges[moments.pick.group as usize].is_checked_write() {
             return;
         }
@@ -412,16 +435,20 @@ impl Core {
 
     /// Handles a request whose deadline has passed. Ends the request if it was sent; otherwise,
     /// extends the deadline.
-    pub(super) fn time_out(&mut self, slot: Slot, now: Ns) {
-        let exchange = &mut self.exchanges[slot as usize];
+    pub(super) fn time_out(&mut self, index: ExchangeIndex, now: Ns) {
+        let exchange = &mut self.exchanges[index as usize];
         if exchange.moments.sent == 0 {
             // The backend has not submitted the request, so no response is possible. The timeout
             // starts when the request is submitted.
             exchange.deadline = now + self.timeout;
-            self.pressing.remove(&mut self.exchanges, slot);
-            self.pressing.push_back(&mut self.exchanges, slot);
+            self.pressing.remove(&mut self.exchanges, index);
+            self.pressing.push_back(&mut self.exchanges, index);
             return;
         }
+        if self.http2.is_some() {
+            return self.cancel(index, now);
+        }
+        let slot = index;
         let connection = &self.connections[slot as usize];
         if connection.reader.ends_with_connection() {
             self.recorder.error(ReadError::UnknownLength.name());

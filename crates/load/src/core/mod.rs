@@ -8,18 +8,22 @@
 //!              connections  failures                  connections
 //! ```
 //!
-//! A connection carries exchanges: requests with their responses. An HTTP/1.1 connection has one
-//! exchange at a time. The exchange has the same index (slot) as its connection, and the next
-//! exchange replaces it. The core can therefore look up either one by index, and starts an exchange
-//! without allocating memory.
+//! A connection carries exchanges: requests with their responses. The indices of its exchanges are a
+//! fixed range, whose length is a power of two. The core can therefore compute either index from the
+//! other, and starts an exchange without allocating memory.
+//!
+//! An HTTP/1.1 connection has one exchange at a time. The exchange has the same index (slot) as its
+//! connection, and the next exchange replaces it. `http2` contains what differs in HTTP/2.
 
 mod ending;
+mod http2;
 mod opening;
 mod starting;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use floodmark_record::WorkerEnd;
 use floodmark_record::events::EndReason;
@@ -29,17 +33,19 @@ use crate::arrivals::RequestSource;
 use crate::backend::{Completion, Route, Slot};
 use crate::clock::Ns;
 use crate::connection::{ConnectionSlot, ConnectionState};
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, ExchangeIndex};
 use crate::failure;
 use crate::judge::Judge;
 use crate::kept_responses::{KeptResponses, NotOkBodies};
 use crate::list::List;
 use crate::mix::Picks;
 use crate::recorder::Recorder;
+use crate::request::PlanRequests;
 use crate::request_log::RequestLog;
 use crate::schedule::ThreadShare;
 use crate::targets::Targets;
 
+use self::http2::Multiplexing;
 use self::opening::Ahead;
 pub use self::opening::ready_connections;
 
@@ -64,7 +70,7 @@ pub enum Action {
         /// Whether the request is sent as part of the connect.
         first: bool,
     },
-    /// Send the request of the slot.
+    /// Send the request of the slot; with HTTP/2, the output of the connection.
     Send {
         /// The connection.
         slot: Slot,
@@ -93,8 +99,12 @@ pub struct Core {
     /// Log of individual requests; `None` without one.
     pub request_log: Option<RequestLog>,
     connections: Vec<ConnectionSlot>,
-    /// The current or latest exchange of each connection.
+    /// The exchanges of each connection, in the order of the connections.
     exchanges: Vec<Exchange>,
+    /// Binary logarithm of the number of exchanges per connection.
+    exchange_bits: u32,
+    /// What HTTP/2 needs; `None` with HTTP/1.1.
+    http2: Option<Box<Multiplexing>>,
     free: Vec<Slot>,
     /// Established connections that have room for an exchange.
     idle: List<ConnectionSlot>,
@@ -157,8 +167,19 @@ fn connection_uses(plan: &Plan) -> Option<u64> {
 
 impl Core {
     /// Creates the state of a thread.
-    pub fn new(plan: &Plan, share: ThreadShare, recorder: Recorder) -> Self {
+    pub fn new(
+        plan: &Plan,
+        share: ThreadShare,
+        recorder: Recorder,
+        requests: &PlanRequests,
+    ) -> Self {
         let (thread, threads) = share.overall();
+        let http2 = match requests {
+            PlanRequests::Http1(_) => None,
+            PlanRequests::Http2(settings, requests) => {
+                Some(Box::new(Multiplexing::new(settings, Arc::clone(requests))))
+            }
+        };
         Core {
             actions: Vec::with_capacity(64),
             recorder,
@@ -168,6 +189,8 @@ impl Core {
             request_log: None,
             connections: Vec::new(),
             exchanges: Vec::new(),
+            exchange_bits: http2.as_ref().map_or(0, |http2| http2.exchange_bits()),
+            http2,
             free: Vec::new(),
             idle: List::default(),
             connecting: List::default(),
@@ -206,11 +229,23 @@ impl Core {
         }
     }
 
-    /// Returns the number of requests that are in flight or waiting for their connection's
-    /// handshake.
+    /// Returns the number of requests that are in flight, waiting for their connection's handshake,
+    /// or waiting to be sent again.
     #[inline]
     pub fn under_way(&self) -> u64 {
-        self.in_flight + self.carried
+        self.in_flight + self.carried + self.returned()
+    }
+
+    /// Returns the connection of an exchange.
+    #[inline]
+    fn slot_of(&self, index: ExchangeIndex) -> Slot {
+        index >> self.exchange_bits
+    }
+
+    /// Returns the first exchange of a connection. With HTTP/1.1, it is the only one.
+    #[inline]
+    fn first_of(&self, slot: Slot) -> ExchangeIndex {
+        slot << self.exchange_bits
     }
 
     /// Returns whether a busy thread may handle responses in batches.
@@ -236,8 +271,8 @@ impl Core {
         while let Some(slot) = self.connecting.overdue(&self.connections, now) {
             self.connect_timed_out(slot, now);
         }
-        while let Some(slot) = self.pressing.overdue(&self.exchanges, now) {
-            self.time_out(slot, now);
+        while let Some(index) = self.pressing.overdue(&self.exchanges, now) {
+            self.time_out(index, now);
         }
         while let Some(slot) = self.closing.overdue(&self.connections, now) {
             self.recorder.error(failure::NOT_CLOSED);
@@ -279,6 +314,9 @@ impl Core {
     /// request, which then counts as sent.
     #[inline]
     pub fn on(&mut self, completion: Completion<'_>, now: Ns) {
+        if self.http2.is_some() {
+            return self.on_http2(completion, now);
+        }
         match completion {
             Completion::Received {
                 slot,
@@ -324,7 +362,7 @@ impl Core {
 
     /// Returns whether all requests have been started and have an outcome.
     pub fn finished(&mut self) -> bool {
-        self.in_flight == 0 && self.carried == 0 && self.exhausted()
+        self.under_way() == 0 && self.exhausted()
     }
 
     /// Returns whether the closed model has started all requests that its number of requests

@@ -68,11 +68,12 @@ impl Core {
         self.exchanges[slot as usize].length = bytes;
     }
 
-    fn slot(&mut self) -> Slot {
+    pub(super) fn slot(&mut self) -> Slot {
         self.open += 1;
         self.free.pop().unwrap_or_else(|| {
             self.connections.push(ConnectionSlot::default());
-            self.exchanges.push(Exchange::default());
+            let exchanges = self.connections.len() << self.exchange_bits;
+            self.exchanges.resize_with(exchanges, Exchange::default);
             (self.connections.len() - 1) as Slot
         })
     }
@@ -81,8 +82,12 @@ impl Core {
         if self.open == self.cap {
             self.room_since = now;
         }
-        self.connections[slot as usize].state = ConnectionState::Closed;
-        self.exchanges[slot as usize].body = Vec::new();
+        let connection = &mut self.connections[slot as usize];
+        connection.state = ConnectionState::Closed;
+        connection.http2 = None;
+        // Ended exchanges of HTTP/2 keep no body.
+        let first = self.first_of(slot) as usize;
+        self.exchanges[first].body = Vec::new();
         self.open -= 1;
         self.free.push(slot);
     }
@@ -121,7 +126,8 @@ impl Core {
 
     /// Opens the slot's connection for the request of the slot's exchange.
     pub(super) fn carry(&mut self, slot: Slot, now: Ns, late: Ns) {
-        let exchange = &mut self.exchanges[slot as usize];
+        let first = self.first_of(slot) as usize;
+        let exchange = &mut self.exchanges[first];
         exchange.state = ExchangeState::Waiting;
         exchange.last = self.close_first == CloseFirst::Server && self.uses == Some(1);
         self.carried += 1;
@@ -142,10 +148,11 @@ impl Core {
         connection.deadline = now + self.timeout;
         connection.reader = floodmark_wire::Reader::new();
         self.connecting.push_back(&mut self.connections, slot);
+        let exchange = &self.exchanges[self.first_of(slot) as usize];
         self.actions.push(Action::Open {
             slot,
             route,
-            first: self.exchanges[slot as usize].state == ExchangeState::Waiting,
+            first: exchange.state == ExchangeState::Waiting && self.http2.is_none(),
         });
     }
 
@@ -181,6 +188,9 @@ impl Core {
         connection.state = ConnectionState::Established;
         self.connecting.remove(&mut self.connections, slot);
         self.count_opened();
+        if self.http2.is_some() {
+            return self.begin_session(slot, free, now);
+        }
         let exchange = &mut self.exchanges[slot as usize];
         if exchange.state == ExchangeState::Waiting {
             exchange.moments.free = free;
@@ -223,7 +233,8 @@ impl Core {
             return self.start_opening(slot, now, late);
         }
         let opening = connection.opening;
-        let exchange = &mut self.exchanges[slot as usize];
+        let first = self.first_of(slot) as usize;
+        let exchange = &mut self.exchanges[first];
         let (moments, retried) = (exchange.moments, exchange.retried);
         let waited = std::mem::take(&mut exchange.state) == ExchangeState::Waiting;
         self.recorder.error(failure.name);
@@ -253,7 +264,7 @@ impl Core {
             {
                 let group = taken.pick.group;
                 failed = Some(LoggedOutcome::ConnectFailed);
-                self.exchanges[slot as usize].moments = Moments {
+                self.exchanges[first].moments = Moments {
                     pick: taken.pick,
                     intended: taken.intended,
                     ..Moments::default()
@@ -264,7 +275,7 @@ impl Core {
             }
         }
         if let Some((log, outcome)) = self.request_log.as_mut().zip(failed) {
-            let exchange = &self.exchanges[slot as usize];
+            let exchange = &self.exchanges[first];
             let connection = &self.connections[slot as usize];
             log.add(exchange, connection, slot, now, 0, outcome);
         }

@@ -6,7 +6,7 @@ use super::{Action, Core};
 use crate::arrivals::{QueuedArrival, RequestSource};
 use crate::backend::Slot;
 use crate::clock::Ns;
-use crate::exchange::ExchangeState;
+use crate::exchange::{ExchangeIndex, ExchangeState};
 use crate::kept_responses::NotOkBodies;
 use crate::mix::Pick;
 use crate::recorder::Moments;
@@ -48,6 +48,9 @@ impl Core {
 
     /// Uses each idle connection, and opens connections up to the limit.
     fn start_closed(&mut self, now: Ns) {
+        if self.http2.is_some() {
+            return self.start_streams(now);
+        }
         while let Some(slot) = self.idle.front() {
             let Some(pick) = self.claim(now) else {
                 break;
@@ -72,6 +75,9 @@ impl Core {
     /// Assigns idle connections to waiting requests. If necessary, opens more connections within
     /// the limit.
     pub(super) fn serve_waiting(&mut self, now: Ns) {
+        if self.http2.is_some() {
+            return self.serve_streams(now);
+        }
         while let RequestSource::Open(waiting) = &mut self.arrivals {
             if waiting.waiting == 0 {
                 return;
@@ -156,18 +162,25 @@ impl Core {
         self.actions.push(Action::Send { slot });
     }
 
-    /// Marks the slot's request as sent.
+    /// Marks the request of an HTTP/1.1 connection as in flight.
     pub(super) fn dispatch(&mut self, slot: Slot, now: Ns) {
-        let exchange = &mut self.exchanges[slot as usize];
+        let group = self.exchanges[slot as usize].moments.pick.group;
+        let judge = &self.judges[group as usize];
+        let connection = &mut self.connections[slot as usize];
+        connection.reader.expect_response(judge.to_head);
+        self.launch(slot, now);
+    }
+
+    /// Marks an exchange as in flight.
+    #[inline]
+    pub(super) fn launch(&mut self, index: ExchangeIndex, now: Ns) {
+        let exchange = &mut self.exchanges[index as usize];
         exchange.state = ExchangeState::InFlight;
         // Set a provisional deadline until the send time is known. Otherwise the exchange would keep
         // an earlier deadline.
         exchange.deadline = now + self.timeout;
-        let judge = &self.judges[exchange.moments.pick.group as usize];
-        let connection = &mut self.connections[slot as usize];
-        connection.reader.expect_response(judge.to_head);
         self.in_flight += 1;
-        self.pressing.push_back(&mut self.exchanges, slot);
+        self.pressing.push_back(&mut self.exchanges, index);
     }
 
     /// Stores the time at which the slot's request was passed to the kernel. Returns whether this
@@ -175,6 +188,10 @@ impl Core {
     /// Does nothing if this time is already known or the request has ended.
     #[inline]
     pub fn sent(&mut self, slot: Slot, now: Ns) -> bool {
+        if self.http2.is_some() {
+            self.sent_output(slot, now);
+            return true;
+        }
         let exchange = &mut self.exchanges[slot as usize];
         let was_sent = exchange.moments.sent != 0;
         if exchange.state != ExchangeState::InFlight || was_sent {
@@ -215,7 +232,10 @@ impl Core {
         match self.arrivals {
             RequestSource::Closed { .. } => {
                 if self.open < self.cap {
-                    self.open_claimed(now);
+                    match self.http2 {
+                        None => self.open_claimed(now),
+                        Some(_) => self.open_next(now),
+                    };
                 }
             }
             RequestSource::Open(_) => self.serve_waiting(now),

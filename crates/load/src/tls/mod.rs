@@ -233,6 +233,10 @@ impl<B: IoBackend> IoBackend for Secured<B> {
         self.send_records(slot, |connection| connection.encrypt(bytes));
     }
 
+    fn is_sending(&self, slot: Slot) -> bool {
+        self.inner.is_sending(slot)
+    }
+
     fn held(&mut self) -> Option<usize> {
         self.inner.held()
     }

@@ -16,6 +16,8 @@ impl ErrorCode {
     pub const NO_ERROR: Self = Self(0x0);
     /// A violation of the protocol without a more specific code.
     pub const PROTOCOL_ERROR: Self = Self(0x1);
+    /// An internal error of the server.
+    pub const INTERNAL_ERROR: Self = Self(0x2);
     /// More data than the flow-control window allows.
     pub const FLOW_CONTROL_ERROR: Self = Self(0x3);
     /// A frame on a stream that is closed.
@@ -30,6 +32,8 @@ impl ErrorCode {
     pub const COMPRESSION_ERROR: Self = Self(0x9);
     /// Behavior that may cause excessive load.
     pub const ENHANCE_YOUR_CALM: Self = Self(0xb);
+    /// The server answers this request only over HTTP/1.1.
+    pub const HTTP_1_1_REQUIRED: Self = Self(0xd);
 
     /// Returns the name in the RFC, or `None` for an unknown code.
     #[must_use]

@@ -76,6 +76,8 @@ pub struct Uring {
     stamping: Option<Stamping>,
     /// The error of a failed submission, if any.
     failed: Option<io::Error>,
+    /// Number of waits that submitted the whole queue.
+    rounds: u64,
 }
 
 impl Uring {
@@ -119,6 +121,7 @@ impl Uring {
             coalesced: None,
             stamping: None,
             failed: None,
+            rounds: 2,
         })
     }
 
@@ -217,6 +220,13 @@ impl IoBackend for Uring {
         self.push_send(slot, bytes.len() > AT_ONCE);
     }
 
+    fn is_sending(&self, slot: Slot) -> bool {
+        let entry = &self.slots[slot as usize];
+        // A send without a completion was complete if its round has ended without one.
+        let is_read = self.at == self.batch.len();
+        entry.sending || entry.round + 1 + u64::from(!is_read) > self.rounds
+    }
+
     fn held(&mut self) -> Option<usize> {
         Some(self.ring.submission().len())
     }
@@ -288,6 +298,7 @@ impl IoBackend for Uring {
         self.batch.clear();
         self.at = 0;
         self.batch.extend(self.ring.completion());
+        self.rounds += u64::from(self.ring.submission().is_empty());
         self.try_again();
         Ok(())
     }
@@ -345,6 +356,8 @@ struct RingSlot {
     receiving: bool,
     /// Whether a watched send (see [`Uring::push_send`]) is in progress.
     sending: bool,
+    /// Value of [`Uring::rounds`] when the latest send was queued.
+    round: u64,
     /// The latest request. It contains the bytes that the socket has not accepted yet.
     request: Option<SharedBytes>,
     /// Number of request bytes that the socket has accepted, according to completions. A send

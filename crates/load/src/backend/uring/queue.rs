@@ -230,6 +230,7 @@ impl Uring {
         // Bytes beyond 4 GiB are sent after this send's completion.
         let (start, length) = (rest.as_ptr(), u32::try_from(rest.len()).unwrap_or(u32::MAX));
         entry.sending = watched;
+        entry.round = self.rounds;
         let whole = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
         let (flags, how) = if watched {
             (Flags::empty(), whole)

@@ -16,6 +16,7 @@ use crate::exchange::ExchangeState;
 use crate::gather::Gatherer;
 use crate::mix::Picks;
 use crate::recorder::Recorder;
+use crate::request::PlanRequests;
 use crate::rows::Rows;
 use crate::schedule::{ArrivalSchedule, alone};
 use crate::slice::{Message, SLICES, Slice};
@@ -46,7 +47,8 @@ impl Lab {
             give_back.send(Box::new(Slice::new(0, groups))).unwrap();
         }
         let recorder = Recorder::new(plan, Slice::new(0, groups), out, back);
-        let core = Core::new(plan, alone(), recorder);
+        let requests = PlanRequests::of(plan).unwrap();
+        let core = Core::new(plan, alone(), recorder, &requests);
         let gatherer = Gatherer::new(vec![give_back], Rows::of(plan), groups);
         let rows = Vec::new();
         Lab {

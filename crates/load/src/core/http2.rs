@@ -1,0 +1,703 @@
+//! HTTP/2: connections with several exchanges in flight.
+//!
+//! The stream of a request determines its exchange, so a session's events lead to an exchange
+//! without a lookup. A connection is in the list `idle` while it has room for a request.
+//!
+//! A request that the server did not process, or that may be repeated, returns to the head of the
+//! queue with its intended time. It then takes precedence over all other requests.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use floodmark_record::Outcome;
+use floodmark_record::plan::{CloseFirst, Http2, Retry};
+use floodmark_wire::h2::{Config, ConnectionError, ErrorCode, Event, EventSink};
+
+use super::{Action, Core};
+use crate::arrivals::RequestSource;
+use crate::backend::{Completion, Slot};
+use crate::clock::Ns;
+use crate::connection::{ConnectionSlot, ConnectionState};
+use crate::exchange::{Exchange, ExchangeIndex, ExchangeState};
+use crate::failure;
+use crate::http2::Http2Connection;
+use crate::judge;
+use crate::kept_responses::MAX_KEPT;
+use crate::recorder::{Moments, Recorder};
+use crate::request::Http2Requests;
+use crate::request_log::LoggedOutcome;
+
+/// Maximum number of times that a request is sent again because the server refused it.
+const MAX_REFUSALS: u8 = 3;
+
+/// Window of a connection for responses, as a multiple of a stream's window.
+const CONNECTION_WINDOWS: u32 = 16;
+
+/// What all HTTP/2 connections of a thread share.
+pub(super) struct Multiplexing {
+    config: Config,
+    requests: Arc<Http2Requests>,
+    /// Requests to send again, in the order in which they returned.
+    returned: VecDeque<NextRequest>,
+    /// The body of the request that is being started.
+    scratch: Vec<u8>,
+}
+
+/// A request that can be sent.
+#[derive(Debug, Clone, Copy)]
+struct NextRequest {
+    moments: Moments,
+    /// Why the request was not processed before, if it was sent before.
+    retried: Option<&'static str>,
+    refusals: u8,
+}
+
+impl Multiplexing {
+    /// Prepares connections that send `requests`.
+    pub fn new(settings: &Http2, requests: Arc<Http2Requests>) -> Self {
+        let config = Config {
+            max_streams: settings.streams,
+            stream_window: settings.window_bytes,
+            connection_window: settings.window_bytes.saturating_mul(CONNECTION_WINDOWS),
+            header_table: settings.table_bytes,
+            ..Config::default()
+        };
+        Multiplexing {
+            config,
+            requests,
+            returned: VecDeque::new(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Returns the binary logarithm of the number of exchanges per connection. The session never has
+    /// two open streams whose halved identifiers are equal modulo this number.
+    pub fn exchange_bits(&self) -> u32 {
+        let exchanges = (2 * self.config.max_streams).next_power_of_two();
+        exchanges.trailing_zeros()
+    }
+}
+
+impl Core {
+    /// Returns whether the core speaks HTTP/2. [`Action::Send`] then means the output of a
+    /// connection.
+    #[inline]
+    pub fn is_http2(&self) -> bool {
+        self.http2.is_some()
+    }
+
+    /// Returns the number of requests that are waiting to be sent again.
+    pub(super) fn returned(&self) -> u64 {
+        let http2 = self.http2.as_ref();
+        http2.map_or(0, |http2| http2.returned.len() as u64)
+    }
+
+    /// Returns the bytes to send on a connection.
+    pub fn output(&self, slot: Slot) -> &[u8] {
+        let http2 = self.connections[slot as usize].http2.as_ref();
+        http2.map_or(&[], |http2| http2.session.output())
+    }
+
+    /// Records that the backend has the output of a connection. The output may then grow again.
+    pub fn handed_over(&mut self, slot: Slot, now: Ns) {
+        let Some(http2) = &mut self.connections[slot as usize].http2 else {
+            return;
+        };
+        let length = http2.session.output().len();
+        let requests = http2.hand_over();
+        let of_requests: usize = requests
+            .map(|index| self.exchanges[index as usize].length)
+            .sum();
+        self.recorder.sent_bytes(length - of_requests);
+        http2.push_bodies();
+        if !http2.is_listed && http2.has_room() {
+            return self.fill(slot, Some(now), now);
+        }
+        self.flush(slot);
+    }
+
+    /// Stores the time at which the backend passed the latest output of a connection to the kernel.
+    pub(super) fn sent_output(&mut self, slot: Slot, now: Ns) {
+        let Some(http2) = &mut self.connections[slot as usize].http2 else {
+            return;
+        };
+        while let Some(index) = http2.next_sent() {
+            let exchange = &mut self.exchanges[index as usize];
+            sent(exchange, &mut self.recorder, self.timeout, now);
+        }
+    }
+
+    /// Handles a completion.
+    pub(super) fn on_http2(&mut self, completion: Completion<'_>, now: Ns) {
+        match completion {
+            Completion::Reached { slot, at } => self.reached(slot, at),
+            Completion::Connected { slot, at, .. } => self.connected(slot, at, false, now),
+            Completion::ConnectFailed { slot, error } => {
+                self.connect_failed(slot, failure::connect(&error), now);
+            }
+            Completion::Received { slot, data, at, .. } => {
+                self.sent_output(slot, now);
+                self.received_frames(slot, data, at.unwrap_or(now).min(now), now);
+            }
+            Completion::Ended { slot } => {
+                self.sent_output(slot, now);
+                self.disconnected(slot, failure::CLOSED_EARLY, now);
+            }
+            Completion::Failed { slot, error } => {
+                self.sent_output(slot, now);
+                self.disconnected(slot, failure::broken(&error).0, now);
+            }
+        }
+    }
+
+    /// Starts the session of a connection that was just established. It has been available since
+    /// `free`.
+    pub(super) fn begin_session(&mut self, slot: Slot, free: Ns, now: Ns) {
+        let first = self.first_of(slot) as usize;
+        let Some(all) = &self.http2 else {
+            return;
+        };
+        let heads = Arc::clone(&all.requests.heads);
+        let connection = Box::new(Http2Connection::new(&all.config, heads, now));
+        self.connections[slot as usize].http2 = Some(connection);
+        let exchange = &mut self.exchanges[first];
+        if exchange.state == ExchangeState::Waiting {
+            exchange.state = ExchangeState::Ended;
+            exchange.moments.free = free;
+            let next = NextRequest {
+                moments: exchange.moments,
+                retried: exchange.retried,
+                refusals: exchange.refusals,
+            };
+            self.carried -= 1;
+            self.start(slot, next, now);
+        } else {
+            self.opening_unclaimed -= 1;
+        }
+        if self.preparing {
+            self.settle(slot, now);
+        } else {
+            self.fill(slot, Some(free), now);
+        }
+    }
+
+    /// Uses connections that have room, and opens connections up to the limit, in the closed model.
+    pub(super) fn start_streams(&mut self, now: Ns) {
+        self.serve_room(now);
+        while self.open < self.cap && self.open_next(now) {}
+    }
+
+    /// Assigns connections that have room to waiting requests. Opens more connections within the
+    /// limit, if necessary, in the open model.
+    pub(super) fn serve_streams(&mut self, now: Ns) {
+        self.serve_room(now);
+        let streams = self.streams();
+        while let RequestSource::Open(waiting) = &self.arrivals {
+            let needed = (waiting.waiting + self.returned()).div_ceil(streams);
+            if self.opening_unclaimed >= needed || self.open >= self.cap || self.opens_left == 0 {
+                return;
+            }
+            let late = match waiting.waiting {
+                0 => 0,
+                _ => now - waiting.newest_in.max(self.room_since).min(now),
+            };
+            self.opens_left -= 1;
+            self.open_unclaimed(now, late);
+        }
+    }
+
+    /// Starts requests on connections that have room, in turn.
+    fn serve_room(&mut self, now: Ns) {
+        while let Some(slot) = self.idle.front() {
+            let Some(next) = self.next_request(None, now) else {
+                return;
+            };
+            self.start(slot, next, now);
+            self.unlist(slot);
+            self.settle(slot, now);
+        }
+    }
+
+    /// Returns the number of requests that a new connection can take.
+    fn streams(&self) -> u64 {
+        let http2 = self.http2.as_ref();
+        let streams = http2.map_or(1, |http2| u64::from(http2.config.max_streams));
+        self.uses.map_or(streams, |uses| uses.min(streams))
+    }
+
+    /// Opens a connection for the next request. Returns whether there was one.
+    pub(super) fn open_next(&mut self, now: Ns) -> bool {
+        let Some(next) = self.next_request(None, now) else {
+            return false;
+        };
+        let slot = self.slot();
+        let first = self.first_of(slot) as usize;
+        let exchange = &mut self.exchanges[first];
+        exchange.moments = next.moments;
+        exchange.retried = next.retried;
+        exchange.refusals = next.refusals;
+        self.carry(slot, now, 0);
+        true
+    }
+
+    /// Returns the next request, if any. `free` is the time since which there has been room for it;
+    /// `None` if there was room at its intended time.
+    fn next_request(&mut self, free: Option<Ns>, now: Ns) -> Option<NextRequest> {
+        let returned = self.http2.as_mut()?.returned.pop_front();
+        if returned.is_some() {
+            return returned;
+        }
+        let moments = match &mut self.arrivals {
+            RequestSource::Closed { .. } => Moments {
+                pick: self.claim(now)?,
+                intended: now,
+                free: now,
+                ..Moments::default()
+            },
+            RequestSource::Open(waiting) => {
+                let next = waiting.take()?;
+                // The time until admission always counts as lateness.
+                let since = |free: Ns| free.max(next.let_in) - (next.let_in - next.intended);
+                Moments {
+                    pick: next.pick,
+                    intended: next.intended,
+                    free: free.map_or(next.intended, since),
+                    ..Moments::default()
+                }
+            }
+        };
+        Some(NextRequest {
+            moments,
+            retried: None,
+            refusals: 0,
+        })
+    }
+
+    /// Returns whether another request can be started on a connection.
+    fn has_room(&self, slot: Slot) -> bool {
+        let http2 = self.connections[slot as usize].http2.as_ref();
+        http2.is_some_and(|http2| {
+            http2.has_room() && self.uses.is_none_or(|uses| http2.started < uses)
+        })
+    }
+
+    /// Starts waiting requests on a connection as long as it has room, which it has had since `free`.
+    fn fill(&mut self, slot: Slot, free: Option<Ns>, now: Ns) {
+        while self.has_room(slot) {
+            let Some(next) = self.next_request(free, now) else {
+                break;
+            };
+            self.start(slot, next, now);
+        }
+        self.settle(slot, now);
+    }
+
+    /// Starts a request on an established connection.
+    fn start(&mut self, slot: Slot, next: NextRequest, now: Ns) {
+        let first = self.first_of(slot);
+        let mask = (1 << self.exchange_bits) - 1;
+        let (Some(all), Some(http2)) =
+            (&mut self.http2, &mut self.connections[slot as usize].http2)
+        else {
+            return;
+        };
+        let before = http2.session.output().len();
+        let pick = next.moments.pick;
+        let started = (all.requests).start(pick, &mut http2.session, &mut all.scratch);
+        let Ok((stream, body)) = started else {
+            // The connection seemed to have room, so no stream identifier is left.
+            http2.is_draining = true;
+            all.returned.push_front(next);
+            return;
+        };
+        let index = first + (stream / 2 & mask);
+        http2.started(index, stream, &body);
+        http2.group = pick.group;
+        let exchange = &mut self.exchanges[index as usize];
+        exchange.moments = Moments {
+            sent: 0,
+            first: 0,
+            ..next.moments
+        };
+        exchange.retried = next.retried;
+        exchange.refusals = next.refusals;
+        exchange.stream = stream;
+        exchange.status = 0;
+        exchange.received = 0;
+        exchange.keeps_body = false;
+        exchange.length = http2.session.output().len() - before;
+        self.launch(index, now);
+    }
+
+    /// Updates the list of connections that have room, and the output. Closes a connection that has
+    /// no exchange left and starts no more.
+    fn settle(&mut self, slot: Slot, now: Ns) {
+        let has_room = self.has_room(slot);
+        let Some(http2) = &mut self.connections[slot as usize].http2 else {
+            return;
+        };
+        let is_used_up = self.uses.is_some_and(|uses| http2.started >= uses);
+        if (http2.is_draining || is_used_up) && http2.session.open_streams() == 0 {
+            let how = match self.close_first {
+                CloseFirst::Reset => CloseFirst::Reset,
+                CloseFirst::Client | CloseFirst::Server => CloseFirst::Client,
+            };
+            self.unlist(slot);
+            self.shut(slot, how, now);
+            return self.refill(now);
+        }
+        if has_room && !http2.is_listed {
+            http2.is_listed = true;
+            self.connections[slot as usize].rested = true;
+            self.idle.push_back(&mut self.connections, slot);
+        } else if !has_room {
+            self.unlist(slot);
+        }
+        self.flush(slot);
+    }
+
+    /// Removes a connection from the list of connections that have room, if it is in the list.
+    pub(super) fn unlist(&mut self, slot: Slot) {
+        let http2 = self.connections[slot as usize].http2.as_mut();
+        if http2.is_some_and(|http2| std::mem::take(&mut http2.is_listed)) {
+            self.idle.remove(&mut self.connections, slot);
+        }
+    }
+
+    /// Asks the backend to send the output, if there is any.
+    fn flush(&mut self, slot: Slot) {
+        if let Some(http2) = &mut self.connections[slot as usize].http2
+            && !http2.session.output().is_empty()
+            && !std::mem::replace(&mut http2.is_flush_due, true)
+        {
+            self.actions.push(Action::Send { slot });
+        }
+    }
+
+    fn received_frames(&mut self, slot: Slot, data: &[u8], at: Ns, now: Ns) {
+        let Some(mut http2) = self.connections[slot as usize].http2.take() else {
+            return;
+        };
+        http2.renew(now);
+        let mut responses = Responses {
+            core: self,
+            slot,
+            at,
+            now,
+            body_bytes: 0,
+            has_settings: false,
+            is_draining: false,
+        };
+        let fed = http2.session.feed(data, &mut responses);
+        let (body_bytes, has_settings) = (responses.body_bytes, responses.has_settings);
+        http2.is_draining |= responses.is_draining;
+        if has_settings {
+            http2.take_settings();
+        }
+        self.recorder.received(http2.group, data.len() - body_bytes);
+        http2.push_bodies();
+        self.connections[slot as usize].http2 = Some(http2);
+        match fed {
+            Ok(()) => self.fill(slot, Some(now), now),
+            Err(error) => self.violated(slot, error, now),
+        }
+    }
+
+    /// Ends a connection on which the server violated the protocol.
+    fn violated(&mut self, slot: Slot, error: ConnectionError, now: Ns) {
+        let is_other_protocol =
+            matches!(error, ConnectionError::Http1 | ConnectionError::NoSettings);
+        self.not_http += u64::from(is_other_protocol);
+        if !self.has_exchange(slot) {
+            self.recorder.error(error.name());
+        }
+        for index in self.exchanges_of(slot) {
+            if !self.is_in_flight(index) {
+                continue;
+            }
+            if self.exchanges[index as usize].moments.sent == 0 {
+                self.give_back(index, error.name(), 0);
+                continue;
+            }
+            self.recorder.error(error.name());
+            self.fail_exchange(index, Outcome::Malformed, now);
+        }
+        // The output ends with a GOAWAY.
+        self.flush(slot);
+        self.unlist(slot);
+        self.shut(slot, CloseFirst::Client, now);
+        self.refill(now);
+    }
+
+    /// Handles the end of a connection. Each request without a response is sent again once, unless
+    /// it could take effect twice (RFC 9113, section 8.7).
+    fn disconnected(&mut self, slot: Slot, name: &'static str, now: Ns) {
+        let connection = &self.connections[slot as usize];
+        if connection.state != ConnectionState::Established {
+            return;
+        }
+        let was_kept = connection.used > 0 || connection.rested;
+        for index in self.exchanges_of(slot) {
+            if !self.is_in_flight(index) {
+                continue;
+            }
+            let exchange = &self.exchanges[index as usize];
+            let judge = &self.judges[exchange.moments.pick.group as usize];
+            let has_begun = exchange.moments.first != 0;
+            let is_repeatable = self.retry == Retry::Idempotent
+                && judge.is_idempotent
+                && !judge.is_checked_write()
+                && exchange.retried.is_none()
+                && was_kept
+                && !has_begun;
+            if is_repeatable || exchange.moments.sent == 0 {
+                self.give_back(index, name, 0);
+                continue;
+            }
+            self.recorder.error(name);
+            let outcome = if has_begun {
+                Outcome::Malformed
+            } else {
+                Outcome::Reset
+            };
+            self.fail_exchange(index, outcome, now);
+        }
+        self.unlist(slot);
+        self.shut(slot, CloseFirst::Client, now);
+        self.refill(now);
+    }
+
+    /// Returns the exchanges of a connection.
+    fn exchanges_of(&self, slot: Slot) -> Range<ExchangeIndex> {
+        let first = self.first_of(slot);
+        first..first + (1 << self.exchange_bits)
+    }
+
+    fn is_in_flight(&self, index: ExchangeIndex) -> bool {
+        self.exchanges[index as usize].state == ExchangeState::InFlight
+    }
+
+    /// Returns whether a connection has an exchange in flight.
+    pub(super) fn has_exchange(&self, slot: Slot) -> bool {
+        self.exchanges_of(slot)
+            .any(|index| self.is_in_flight(index))
+    }
+
+    /// Ends an exchange and returns its request to the head of the queue, because the request was not
+    /// processed or may be repeated. `why` is the reason.
+    fn give_back(&mut self, index: ExchangeIndex, why: &'static str, refusals: u8) {
+        let exchange = &mut self.exchanges[index as usize];
+        let next = NextRequest {
+            moments: exchange.moments,
+            retried: Some(why),
+            refusals: exchange.refusals + refusals,
+        };
+        // A request whose sending was not recorded has not been sent before.
+        let next = match exchange.moments.sent {
+            0 => NextRequest {
+                retried: exchange.retried,
+                ..next
+            },
+            _ => next,
+        };
+        exchange.body = Vec::new();
+        self.end_exchange(index);
+        if let Some(http2) = &mut self.http2 {
+            http2.returned.push_back(next);
+        }
+    }
+
+    /// Ends a request that was sent and has timed out. The connection remains open.
+    pub(super) fn cancel(&mut self, index: ExchangeIndex, now: Ns) {
+        let slot = self.slot_of(index);
+        let stream = self.exchanges[index as usize].stream;
+        if let Some(http2) = &mut self.connections[slot as usize].http2 {
+            http2.session.reset(stream, ErrorCode::CANCEL);
+        }
+        self.fail_exchange(index, Outcome::TimedOut, now);
+        self.fill(slot, Some(now), now);
+    }
+
+    /// Ends the requests that are waiting to be sent again, so that the counts add up.
+    pub(super) fn abandon_returned(&mut self, now: Ns) {
+        let Some(http2) = &mut self.http2 else {
+            return;
+        };
+        for next in http2.returned.drain(..) {
+            let exchange = Exchange {
+                moments: next.moments,
+                ..Exchange::default()
+            };
+            let outcome = match next.retried {
+                Some(_) => {
+                    self.recorder.in_flight_at_end(&next.moments, now);
+                    LoggedOutcome::InFlightAtEnd
+                }
+                None => {
+                    self.recorder.unsent(next.moments.pick.group, 1);
+                    continue;
+                }
+            };
+            if let Some(log) = &mut self.request_log {
+                let connection = ConnectionSlot::default();
+                log.add(&exchange, &connection, 0, now, 0, outcome);
+            }
+        }
+    }
+}
+
+/// Records that a request was passed to the kernel, unless this is already known.
+fn sent(exchange: &mut Exchange, recorder: &mut Recorder, timeout: Ns, now: Ns) {
+    if exchange.state != ExchangeState::InFlight || exchange.moments.sent != 0 {
+        return;
+    }
+    exchange.moments.sent = now;
+    exchange.deadline = now + timeout;
+    match exchange.retried {
+        Some(_) => recorder.resent(exchange.moments.pick.group, exchange.length),
+        None => recorder.sent(&exchange.moments, exchange.length),
+    }
+}
+
+/// Passes the events of a connection's session to the core.
+struct Responses<'a> {
+    core: &'a mut Core,
+    slot: Slot,
+    /// Time at which the bytes arrived.
+    at: Ns,
+    now: Ns,
+    /// Number of body bytes so far.
+    body_bytes: usize,
+    has_settings: bool,
+    is_draining: bool,
+}
+
+impl Responses<'_> {
+    /// Returns the exchange of a stream in flight.
+    fn exchange(&self, stream: u32) -> Option<ExchangeIndex> {
+        let mask = (1 << self.core.exchange_bits) - 1;
+        let index = self.core.first_of(self.slot) + (stream / 2 & mask);
+        let exchange = &self.core.exchanges[index as usize];
+        let is_it = exchange.state == ExchangeState::InFlight && exchange.stream == stream;
+        is_it.then_some(index)
+    }
+
+    fn head(&mut self, index: ExchangeIndex, status: u16) {
+        let exchange = &mut self.core.exchanges[index as usize];
+        let judge = &self.core.judges[exchange.moments.pick.group as usize];
+        exchange.moments.first = self.at.max(exchange.moments.sent);
+        exchange.status = status;
+        exchange.keeps_body = !judge.needs_body()
+            && !judge.is_ok_status(status)
+            && self.core.not_ok_responses.wants(status);
+    }
+
+    fn data(&mut self, index: ExchangeIndex, bytes: &[u8]) {
+        let core = &mut *self.core;
+        let exchange = &mut core.exchanges[index as usize];
+        let group = exchange.moments.pick.group;
+        self.body_bytes += bytes.len();
+        core.recorder.received(group, bytes.len());
+        if core.request_log.is_some() {
+            exchange.received += bytes.len() as u64;
+        }
+        let limit = if core.judges[group as usize].needs_body() {
+            judge::LONGEST_BODY + 1
+        } else if exchange.keeps_body {
+            MAX_KEPT
+        } else {
+            return;
+        };
+        let room = limit.saturating_sub(exchange.body.len());
+        exchange
+            .body
+            .extend_from_slice(&bytes[..bytes.len().min(room)]);
+    }
+
+    fn complete(&mut self, index: ExchangeIndex) {
+        let exchange = &self.core.exchanges[index as usize];
+        let judge = &self.core.judges[exchange.moments.pick.group as usize];
+        let has_body = exchange.keeps_body || judge.needs_body();
+        let unread = (!has_body).then_some(&[][..]);
+        let at = self.at.max(exchange.moments.first);
+        let status = exchange.status;
+        self.core.responded(index, status, unread, at, self.now);
+    }
+
+    /// Ends a request that the server did not process. The request is sent again.
+    fn unprocessed(&mut self, index: ExchangeIndex, why: &'static str, refusals: u8) {
+        let exchange = &self.core.exchanges[index as usize];
+        let is_refused_often = exchange.refusals + refusals > MAX_REFUSALS;
+        let was_sent = exchange.moments.sent != 0;
+        if was_sent && (self.core.retry == Retry::Never || is_refused_often) {
+            self.core.recorder.error(why);
+            self.core.fail_exchange(index, Outcome::Rejected, self.now);
+        } else {
+            self.core.give_back(index, why, refusals);
+        }
+    }
+}
+
+impl EventSink for Responses<'_> {
+    fn event(&mut self, event: Event<'_>) {
+        let stream = match event {
+            Event::Head { stream, .. }
+            | Event::Data { stream, .. }
+            | Event::Trailers { stream }
+            | Event::Reset { stream, .. }
+            | Event::Refused { stream }
+            | Event::Malformed { stream, .. } => stream,
+            Event::Settings => {
+                self.has_settings = true;
+                return;
+            }
+            Event::GoAway { last, .. } => {
+                self.is_draining = true;
+                for index in self.core.exchanges_of(self.slot) {
+                    let stream = self.core.exchanges[index as usize].stream;
+                    if self.core.is_in_flight(index) && stream > last {
+                        self.unprocessed(index, failure::GO_AWAY, 0);
+                    }
+                }
+                return;
+            }
+            Event::Pong(_) | Event::WindowUpdate { .. } => return,
+        };
+        let Some(index) = self.exchange(stream) else {
+            return;
+        };
+        // Even a server that guesses the stream ends only requests that count as sent.
+        let core = &mut *self.core;
+        let exchange = &mut core.exchanges[index as usize];
+        sent(exchange, &mut core.recorder, core.timeout, self.now);
+        match event {
+            Event::Head { status, end, .. } => {
+                self.head(index, status);
+                if end {
+                    self.complete(index);
+                }
+            }
+            Event::Data { bytes, end, .. } => {
+                self.data(index, bytes);
+                if end {
+                    self.complete(index);
+                }
+            }
+            Event::Trailers { .. } => self.complete(index),
+            Event::Refused { .. } => self.unprocessed(index, failure::STREAM_REFUSED, 1),
+            Event::Reset { code, .. } => {
+                self.core.recorder.error(failure::stream_reset(code));
+                self.core.fail_exchange(index, Outcome::Reset, self.now);
+            }
+            Event::Malformed { reason, .. } => {
+                self.core.recorder.error(reason.name());
+                self.core.fail_exchange(index, Outcome::Malformed, self.now);
+            }
+            Event::Settings
+            | Event::GoAway { .. }
+            | Event::Pong(_)
+            | Event::WindowUpdate { .. } => {}
+        }
+    }
+}
