@@ -252,13 +252,18 @@ impl Core {
             let group = exchange.moments.pick.group;
             match exchange.state {
                 ExchangeState::InFlight => {
-                    self.recorder.in_flight_at_end(&exchange.moments, now);
-                    if let Some(log) = &mut self.request_log {
-                        let outcome = LoggedOutcome::InFlightAtEnd;
-                        log.add(exchange, connection, slot, now, 0, outcome);
+                    if exchange.moments.sent == 0 && exchange.retried.is_none() {
+                        // The output of an HTTP/2 connection contains the request.
+                        self.recorder.unsent(group, 1);
+                    } else {
+                        self.recorder.in_flight_at_end(&exchange.moments, now);
+                        if let Some(log) = &mut self.request_log {
+                            let outcome = LoggedOutcome::InFlightAtEnd;
+                            log.add(exchange, connection, slot, now, 0, outcome);
+                        }
+                        self.recorder.silent += u64::from(connection.used == 0);
+                        self.keep_unknown(index, now);
                     }
-                    self.recorder.silent += u64::from(connection.used == 0);
-                    self.keep_unknown(index, now);
                     self.end_exchange(index);
                     if self.has_exchange(slot) {
                         // Close the connection after its last exchange.
@@ -293,7 +298,11 @@ impl Core {
                     if let Some((log, outcome)) = self.request_log.as_mut().zip(outcome) {
                         log.add(exchange, connection, slot, now, 0, outcome);
                     }
+                    let is_retry = exchange.retried.is_some();
                     self.targets.given_up(connection.target);
+                    if is_retry {
+                        self.keep_unknown(index, now);
+                    }
                     self.carried -= 1;
                     self.connecting.remove(&mut self.connections, slot);
                 }
@@ -422,7 +431,7 @@ impl Core {
     }
 
     /// Keeps a write that ends without a response, if a check covers it.
-    fn keep_unknown(&mut self, index: ExchangeIndex, now: Ns) {
+    pub(super) fn keep_unknown(&mut self, index: ExchangeIndex, now: Ns) {
         let slot = self.slot_of(index);
         let moments = &self.exchanges[index as usize].moments;
         if !self.judges[moments.pick.group as usize].is_checked_write() {

@@ -11,6 +11,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use floodmark_record::Outcome;
+use floodmark_record::operation::OperationKind;
 use floodmark_record::plan::{CloseFirst, Http2, Retry};
 use floodmark_wire::h2::{Config, ConnectionError, ErrorCode, Event, EventSink};
 
@@ -22,9 +23,9 @@ use crate::connection::{ConnectionSlot, ConnectionState};
 use crate::exchange::{Exchange, ExchangeIndex, ExchangeState};
 use crate::failure;
 use crate::http2::Http2Connection;
-use crate::judge;
+use crate::judge::{self, CheckedContent};
 use crate::kept_responses::MAX_KEPT;
-use crate::recorder::{Moments, Recorder};
+use crate::recorder::Moments;
 use crate::request::Http2Requests;
 use crate::request_log::LoggedOutcome;
 
@@ -106,9 +107,10 @@ impl Core {
         };
         let length = http2.session.output().len();
         let requests = http2.hand_over();
-        let of_requests: usize = requests
-            .map(|index| self.exchanges[index as usize].length)
-            .sum();
+        let exchanges = requests.map(|index| &self.exchanges[index as usize]);
+        // After GOAWAY, the output may contain a request that has returned to the queue.
+        let in_flight = exchanges.filter(|exchange| exchange.state == ExchangeState::InFlight);
+        let of_requests: usize = in_flight.map(|exchange| exchange.length).sum();
         self.recorder.sent_bytes(length - of_requests);
         http2.push_bodies();
         if !http2.is_listed && http2.has_room() {
@@ -119,12 +121,26 @@ impl Core {
 
     /// Stores the time at which the backend passed the latest output of a connection to the kernel.
     pub(super) fn sent_output(&mut self, slot: Slot, now: Ns) {
-        let Some(http2) = &mut self.connections[slot as usize].http2 else {
+        let next = |core: &mut Self| core.connections[slot as usize].http2.as_mut()?.next_sent();
+        while let Some(index) = next(self) {
+            self.mark_sent(index, now);
+        }
+    }
+
+    /// Records that a request was passed to the kernel, unless this is already known.
+    fn mark_sent(&mut self, index: ExchangeIndex, now: Ns) {
+        let exchange = &mut self.exchanges[index as usize];
+        if exchange.state != ExchangeState::InFlight || exchange.moments.sent != 0 {
             return;
-        };
-        while let Some(index) = http2.next_sent() {
-            let exchange = &mut self.exchanges[index as usize];
-            sent(exchange, &mut self.recorder, self.timeout, now);
+        }
+        exchange.moments.sent = now;
+        exchange.deadline = now + self.timeout;
+        match exchange.retried {
+            Some(_) => {
+                let group = exchange.moments.pick.group;
+                self.recorder.resent(group, exchange.length);
+            }
+            None => self.recorder.sent(&exchange.moments, exchange.length),
         }
     }
 
@@ -275,7 +291,7 @@ impl Core {
     }
 
     /// Returns whether another request can be started on a connection.
-    fn has_room(&self, slot: Slot) -> bool {
+    pub(super) fn has_room(&self, slot: Slot) -> bool {
         let http2 = self.connections[slot as usize].http2.as_ref();
         http2.is_some_and(|http2| {
             http2.has_room() && self.uses.is_none_or(|uses| http2.started < uses)
@@ -388,8 +404,12 @@ impl Core {
             body_bytes: 0,
             has_settings: false,
             is_draining: false,
+            guesses_streams: false,
         };
-        let fed = http2.session.feed(data, &mut responses);
+        let mut fed = http2.session.feed(data, &mut responses);
+        if responses.guesses_streams {
+            fed = fed.and(Err(ConnectionError::IdleStream));
+        }
         let (body_bytes, has_settings) = (responses.body_bytes, responses.has_settings);
         http2.is_draining |= responses.is_draining;
         if has_settings {
@@ -469,12 +489,12 @@ impl Core {
     }
 
     /// Returns the exchanges of a connection.
-    fn exchanges_of(&self, slot: Slot) -> Range<ExchangeIndex> {
+    pub(super) fn exchanges_of(&self, slot: Slot) -> Range<ExchangeIndex> {
         let first = self.first_of(slot);
         first..first + (1 << self.exchange_bits)
     }
 
-    fn is_in_flight(&self, index: ExchangeIndex) -> bool {
+    pub(super) fn is_in_flight(&self, index: ExchangeIndex) -> bool {
         self.exchanges[index as usize].state == ExchangeState::InFlight
     }
 
@@ -521,42 +541,28 @@ impl Core {
 
     /// Ends the requests that are waiting to be sent again, so that the counts add up.
     pub(super) fn abandon_returned(&mut self, now: Ns) {
-        let Some(http2) = &mut self.http2 else {
-            return;
-        };
-        for next in http2.returned.drain(..) {
-            let exchange = Exchange {
-                moments: next.moments,
-                ..Exchange::default()
-            };
-            let outcome = match next.retried {
-                Some(_) => {
-                    self.recorder.in_flight_at_end(&next.moments, now);
-                    LoggedOutcome::InFlightAtEnd
-                }
-                None => {
-                    self.recorder.unsent(next.moments.pick.group, 1);
-                    continue;
-                }
-            };
+        while let Some(next) = self.http2.as_mut().and_then(|all| all.returned.pop_front()) {
+            let moments = &next.moments;
+            if next.retried.is_none() {
+                self.recorder.unsent(moments.pick.group, 1);
+                continue;
+            }
+            self.recorder.in_flight_at_end(moments, now);
+            // The request has no connection.
+            let mut connection = ConnectionSlot::default();
+            if self.judges[moments.pick.group as usize].is_checked_write() {
+                let content = CheckedContent::Operation(OperationKind::Unknown, None);
+                self.responses.add(content, moments, &mut connection, now);
+            }
             if let Some(log) = &mut self.request_log {
-                let connection = ConnectionSlot::default();
+                let exchange = Exchange {
+                    moments: next.moments,
+                    ..Exchange::default()
+                };
+                let outcome = LoggedOutcome::InFlightAtEnd;
                 log.add(&exchange, &connection, 0, now, 0, outcome);
             }
         }
-    }
-}
-
-/// Records that a request was passed to the kernel, unless this is already known.
-fn sent(exchange: &mut Exchange, recorder: &mut Recorder, timeout: Ns, now: Ns) {
-    if exchange.state != ExchangeState::InFlight || exchange.moments.sent != 0 {
-        return;
-    }
-    exchange.moments.sent = now;
-    exchange.deadline = now + timeout;
-    match exchange.retried {
-        Some(_) => recorder.resent(exchange.moments.pick.group, exchange.length),
-        None => recorder.sent(&exchange.moments, exchange.length),
     }
 }
 
@@ -571,6 +577,8 @@ struct Responses<'a> {
     body_bytes: usize,
     has_settings: bool,
     is_draining: bool,
+    /// Whether the server responded on a stream of which it can only guess that it will be opened.
+    guesses_streams: bool,
 }
 
 impl Responses<'_> {
@@ -667,10 +675,10 @@ impl EventSink for Responses<'_> {
         let Some(index) = self.exchange(stream) else {
             return;
         };
-        // Even a server that guesses the stream ends only requests that count as sent.
-        let core = &mut *self.core;
-        let exchange = &mut core.exchanges[index as usize];
-        sent(exchange, &mut core.recorder, core.timeout, self.now);
+        if self.core.exchanges[index as usize].moments.sent == 0 {
+            self.guesses_streams = true;
+            return;
+        }
         match event {
             Event::Head { status, end, .. } => {
                 self.head(index, status);

@@ -10,7 +10,7 @@ use crate::arrivals::RequestSource;
 use crate::backend::Slot;
 use crate::clock::{NS_PER_S, Ns};
 use crate::connection::{ConnectionSlot, ConnectionState};
-use crate::exchange::{Exchange, ExchangeState};
+use crate::exchange::{Exchange, ExchangeIndex, ExchangeState};
 use crate::failure::{self, ConnectFailure};
 use crate::mix::Pick;
 use crate::outgoing::Due;
@@ -249,6 +249,7 @@ impl Core {
                 self.recorder.failed(&moments, now, Outcome::Reset);
                 self.recorder.error(broken);
                 self.recorder.error_unawaited(failure.name);
+                self.keep_unknown(first as ExchangeIndex, now);
             } else {
                 let group = moments.pick.group;
                 failed = Some(LoggedOutcome::ConnectFailed);
@@ -287,6 +288,9 @@ impl Core {
             self.paused.push_back(&mut self.connections, slot);
         } else {
             self.release(slot, now);
+            if self.returned() > 0 {
+                self.refill(now);
+            }
         }
         if failure.by_server {
             self.refused(opening, now);

@@ -61,7 +61,9 @@ proptest! {
             prop_assert_eq!(write.key(), key_of(write.value(), KEYS));
         }
         prop_assert_eq!(numbers.len() as u64, of_writes.sent);
-        prop_assert_eq!(of_writes.reconnects, 0, "a write is sent once");
+        // An HTTP/2 server may say that it did not process a write, which is then sent again.
+        let is_http2 = lab.core.is_http2();
+        prop_assert!(is_http2 || of_writes.reconnects == 0, "a write is sent once");
         let acknowledged = writes.filter(|o| o.kind() == OperationKind::Acknowledged).count() as u64;
         prop_assert_eq!(acknowledged, of_writes.ok);
         let reads = kept.iter().filter(|o| o.kind() == OperationKind::Read);

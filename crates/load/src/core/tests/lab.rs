@@ -183,8 +183,11 @@ impl Core {
         ];
         let mut seen: Vec<u32> = lists.concat();
         seen.sort_unstable();
-        assert!(seen.iter().copied().eq(0..self.connections.len() as u32));
         let (mut busy, mut carried, mut unclaimed) = (0, 0, 0);
+        if self.is_http2() {
+            return self.check_http2(&lists, world);
+        }
+        assert!(seen.iter().copied().eq(0..self.connections.len() as u32));
         let all = self.connections.iter().zip(&self.exchanges);
         for (slot, (connection, exchange)) in all.enumerate() {
             let state = (connection.state, exchange.state);
@@ -205,6 +208,59 @@ impl Core {
         assert_eq!(busy, self.in_flight);
         assert_eq!(carried, self.carried);
         assert_eq!(unclaimed, self.opening_unclaimed);
+        assert_eq!(self.open, self.connections.len() - self.free.len());
+        assert!(self.open <= self.cap, "too many connections");
+        assert_eq!(self.open - lists[3].len(), world.open_sockets());
+    }
+
+    /// Checks the same for HTTP/2.
+    fn check_http2(&self, lists: &[Vec<u32>; 6], world: &World) {
+        let mut in_flight = Vec::new();
+        let (mut carried, mut unclaimed) = (0, 0);
+        for (slot, connection) in (0..).zip(&self.connections) {
+            let exchanges = self.exchanges_of(slot);
+            let states = exchanges
+                .clone()
+                .map(|index| self.exchanges[index as usize].state);
+            let waiting = states
+                .clone()
+                .filter(|of| *of == ExchangeState::Waiting)
+                .count();
+            let open: Vec<u32> = exchanges
+                .filter(|index| self.is_in_flight(*index))
+                .collect();
+            let http2 = connection.http2.as_ref();
+            let listed = (0..lists.len()).filter(|list| *list != 2 && lists[*list].contains(&slot));
+            let listed: Vec<usize> = listed.collect();
+            let expected = match connection.state {
+                ConnectionState::Established => {
+                    let http2 = http2.unwrap();
+                    assert_eq!(http2.session.open_streams() as usize, open.len());
+                    assert_eq!(http2.is_listed, self.has_room(slot), "{connection:?}");
+                    assert!(http2.is_flush_due || http2.session.output().is_empty());
+                    assert!(!http2.is_draining || !open.is_empty());
+                    if http2.is_listed { vec![0] } else { vec![] }
+                }
+                ConnectionState::Connecting => {
+                    carried += waiting as u64;
+                    unclaimed += u64::from(waiting == 0);
+                    vec![1]
+                }
+                ConnectionState::Paused => vec![3],
+                ConnectionState::Closed => vec![5],
+                ConnectionState::Closing => panic!("{connection:?}"),
+            };
+            assert_eq!(listed, expected, "{connection:?}");
+            if connection.state != ConnectionState::Established {
+                assert!(open.is_empty() && http2.is_none());
+            }
+            in_flight.extend(open);
+        }
+        let mut pressing = lists[2].clone();
+        pressing.sort_unstable();
+        assert_eq!(pressing, in_flight);
+        assert_eq!(in_flight.len() as u64, self.in_flight);
+        assert_eq!((carried, unclaimed), (self.carried, self.opening_unclaimed));
         assert_eq!(self.open, self.connections.len() - self.free.len());
         assert!(self.open <= self.cap, "too many connections");
         assert_eq!(self.open - lists[3].len(), world.open_sockets());

@@ -8,6 +8,7 @@ use std::io;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use super::http2::{Answer, Http2Server, requests_in};
 use crate::backend::{Completion, Slot};
 use crate::clock::Ns;
 use crate::core::{Action, Core};
@@ -39,6 +40,7 @@ struct SimulatedSocket {
     standing: bool,
     /// Whether the server responded before it received the whole request.
     is_spoiled: bool,
+    http2: Http2Server,
 }
 
 /// The servers and the network that a core talks to.
@@ -58,6 +60,10 @@ pub struct World {
     leaving: Vec<(Slot, u32)>,
     random: Xoshiro256PlusPlus,
     sockets: Vec<SimulatedSocket>,
+    /// HTTP/2 connections whose output must wait, each with its generation.
+    queued: Vec<(Slot, u32)>,
+    /// Output of HTTP/2 connections that was not sent yet, each with its generation.
+    outputs: Vec<(Slot, u32, Vec<u8>)>,
     ahead: BTreeMap<(Ns, u64), (Slot, u32, Happening)>,
     order: u64,
     /// Number of consecutive passes in which no event occurred and the time did not advance.
@@ -76,6 +82,8 @@ impl World {
             leaving: Vec::new(),
             random: Xoshiro256PlusPlus::seed_from_u64(seed),
             sockets: Vec::new(),
+            queued: Vec::new(),
+            outputs: Vec::new(),
             ahead: BTreeMap::new(),
             order: 0,
             standstill: 0,
@@ -105,8 +113,22 @@ impl World {
 
     /// Executes the core's commands.
     pub fn act(&mut self, core: &mut Core) {
+        while !core.actions.is_empty() {
+            self.act_once(core);
+        }
+    }
+
+    fn act_once(&mut self, core: &mut Core) {
         for action in std::mem::take(&mut core.actions) {
             match action {
+                Action::Send { slot } if core.is_http2() => {
+                    let generation = self.sockets[slot as usize].generation;
+                    if self.below(8) == 0 {
+                        self.queued.push((slot, generation));
+                    } else {
+                        self.take_output(core, slot, generation);
+                    }
+                }
                 Action::Send { slot } => {
                     let socket = &self.sockets[slot as usize];
                     assert!(socket.standing, "sent without a connection");
@@ -129,8 +151,39 @@ impl World {
         }
     }
 
+    /// Takes the output of an HTTP/2 connection.
+    fn take_output(&mut self, core: &mut Core, slot: Slot, generation: u32) {
+        if self.sockets[slot as usize].generation == generation {
+            let output = core.output(slot).to_vec();
+            self.sends += requests_in(&output);
+            core.handed_over(slot, self.now);
+            self.outputs.push((slot, generation, output));
+        }
+    }
+
+    /// Passes the output of an HTTP/2 connection to its server.
+    fn reach_server(&mut self, slot: Slot, output: &[u8]) {
+        let socket = &mut self.sockets[slot as usize];
+        for answer in socket.http2.feed(output, self.hostile, &mut self.random) {
+            let (Answer::Bytes(after, _) | Answer::End(after) | Answer::Broke(after)) = &answer;
+            let at = self.now + after;
+            let what = match answer {
+                Answer::Bytes(_, bytes) => Happening::Data(bytes),
+                Answer::End(_) => Happening::End,
+                Answer::Broke(_) => Happening::Broke(libc::ECONNRESET),
+            };
+            self.plan(at, slot, what);
+        }
+    }
+
     /// Sends the delayed requests.
     pub fn leave(&mut self, core: &mut Core) {
+        for (slot, generation, output) in std::mem::take(&mut self.outputs) {
+            if self.sockets[slot as usize].generation == generation {
+                core.sent(slot, self.now);
+                self.reach_server(slot, &output);
+            }
+        }
         for (slot, generation) in std::mem::take(&mut self.leaving) {
             core.sent(slot, self.now);
             if self.sockets[slot as usize].generation == generation {
@@ -148,6 +201,7 @@ impl World {
         assert!(!socket.open, "opened twice");
         socket.open = true;
         socket.is_spoiled = false;
+        socket.http2 = Http2Server::default();
     }
 
     fn refuse(&mut self, slot: Slot) {
@@ -262,6 +316,10 @@ impl World {
     /// Sends the delayed requests, and advances the time to the next event or to `until`.
     /// Sometimes the time advances further, to simulate a stalled thread.
     pub fn wait(&mut self, core: &mut Core, until: Ns) {
+        for (slot, generation) in std::mem::take(&mut self.queued) {
+            self.take_output(core, slot, generation);
+        }
+        self.act(core);
         self.leave(core);
         let next = self.ahead.first_key_value().map_or(Ns::MAX, |(at, _)| at.0);
         let to = next.min(until);

@@ -1,0 +1,159 @@
+//! Simulated HTTP/2 servers.
+
+use rand_core::Rng;
+
+use crate::clock::Ns;
+
+const MS: Ns = 1_000_000;
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const HEADER_BYTES: usize = 9;
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const GO_AWAY: u8 = 7;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+/// What a server does, and after how long.
+pub enum Answer {
+    Bytes(Ns, Vec<u8>),
+    End(Ns),
+    Broke(Ns),
+}
+
+/// The server's side of a connection.
+#[derive(Default)]
+pub struct Http2Server {
+    has_preface: bool,
+    last_stream: u32,
+}
+
+/// Returns the type, the flags and the stream of each frame in whole frames from a client.
+fn frames(bytes: &[u8]) -> impl Iterator<Item = (u8, u8, u32)> {
+    let mut rest = bytes.strip_prefix(PREFACE).unwrap_or(bytes);
+    std::iter::from_fn(move || {
+        let header = rest.first_chunk::<HEADER_BYTES>()?;
+        let length = u32::from_be_bytes([0, header[0], header[1], header[2]]) as usize;
+        rest = &rest[HEADER_BYTES + length..];
+        let stream = u32::from_be_bytes([header[5], header[6], header[7], header[8]]);
+        Some((header[3], header[4], stream))
+    })
+}
+
+/// Returns the number of requests in the output of a client.
+pub fn requests_in(bytes: &[u8]) -> u64 {
+    frames(bytes).filter(|(kind, ..)| *kind == HEADERS).count() as u64
+}
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = (payload.len() as u32).to_be_bytes()[1..].to_vec();
+    bytes.extend([kind, flags]);
+    bytes.extend(stream.to_be_bytes());
+    bytes.extend(payload);
+    bytes
+}
+
+fn settings(max_streams: u32) -> Vec<u8> {
+    let mut payload = vec![0, 3];
+    payload.extend(max_streams.to_be_bytes());
+    frame(SETTINGS, 0, 0, &payload)
+}
+
+fn reset(stream: u32, code: u32) -> Vec<u8> {
+    frame(RST_STREAM, 0, stream, &code.to_be_bytes())
+}
+
+fn go_away(last: u32) -> Vec<u8> {
+    let payload = [last.to_be_bytes(), 0u32.to_be_bytes()].concat();
+    frame(GO_AWAY, 0, 0, &payload)
+}
+
+/// Returns a response head with an indexed status.
+fn head(stream: u32, status: u8, end: u8) -> Vec<u8> {
+    frame(HEADERS, END_HEADERS | end, stream, &[status])
+}
+
+impl Http2Server {
+    /// Reads bytes from the client. Returns the server's reaction.
+    pub fn feed(&mut self, bytes: &[u8], is_hostile: bool, random: &mut impl Rng) -> Vec<Answer> {
+        let mut answers = Vec::new();
+        if !self.has_preface {
+            assert!(bytes.starts_with(PREFACE));
+            self.has_preface = true;
+            let max_streams = [1, 3, 100][(random.next_u64() % 3) as usize];
+            answers.push(Answer::Bytes(0, settings(max_streams)));
+        }
+        for (kind, flags, stream) in frames(bytes) {
+            if kind == HEADERS {
+                assert!(stream > self.last_stream && flags & END_STREAM != 0);
+                self.last_stream = stream;
+                self.answer(stream, is_hostile, random, &mut answers);
+            }
+        }
+        answers
+    }
+
+    fn answer(
+        &self,
+        stream: u32,
+        is_hostile: bool,
+        random: &mut impl Rng,
+        answers: &mut Vec<Answer>,
+    ) {
+        let mut below = |n: u64| random.next_u64() % n;
+        let mut some_time = || match below(20) {
+            0 => below(400 * MS),
+            1..5 => below(20 * MS),
+            _ => below(MS / 3),
+        };
+        let at = some_time();
+        let later = at + some_time();
+        let mut send = |at, bytes| answers.push(Answer::Bytes(at, bytes));
+        match below(if is_hostile { 30 } else { 3 }) {
+            0 => send(at, head(stream, 0x88, END_STREAM)),
+            1 => {
+                send(at, head(stream, 0x88, 0));
+                send(later, frame(DATA, END_STREAM, stream, b"12345"));
+            }
+            2 => {
+                let whole = [
+                    head(stream, 0x88, 0),
+                    frame(DATA, END_STREAM, stream, b"12345"),
+                ];
+                send(at, whole.concat());
+            }
+            3 => send(at, reset(stream, 7)),
+            4 => send(at, reset(stream, 2)),
+            5 => send(at, go_away(stream)),
+            6 => send(at, go_away(stream.saturating_sub(4))),
+            7 => send(at, go_away(0)),
+            8 => {}
+            9 => {
+                send(at, head(stream, 0x88, 0));
+                answers.push(Answer::End(later));
+            }
+            10 => answers.push(Answer::End(at)),
+            11 => answers.push(Answer::Broke(at)),
+            12 => send(at, settings(1 + below(9) as u32)),
+            13 => send(at, b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()),
+            // Status 404 and 500.
+            14 => send(at, head(stream, 0x8d, END_STREAM)),
+            15 => send(at, head(stream, 0x8e, END_STREAM)),
+            // A head without a status.
+            16 => send(at, frame(HEADERS, END_HEADERS | END_STREAM, stream, &[])),
+            17 => {
+                send(at, head(stream, 0x88, 0));
+                send(later, reset(stream, 2));
+            }
+            // A response to a stream that may not be open yet.
+            18 => send(at, head(stream + 2, 0x88, END_STREAM)),
+            19 => {
+                send(at, go_away(stream));
+                answers.push(Answer::End(later));
+            }
+            _ => send(at, head(stream, 0x88, END_STREAM)),
+        }
+    }
+}
