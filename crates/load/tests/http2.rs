@@ -13,9 +13,11 @@ use std::time::Duration;
 
 use common::plans::{closed_plan, open_plan, with_mix};
 use common::run;
+use floodmark_record::TimeKind;
 use floodmark_record::body::RequestBody;
 use floodmark_record::events::EndReason;
 use floodmark_record::plan::{Arrivals, Backend, ConnectionUse, Expect, Http, Http2, Plan};
+use floodmark_stats::Histogram;
 use h2::server::{Builder, SendResponse};
 use hyper::body::Bytes;
 use hyper::http::{Request, Response};
@@ -24,6 +26,7 @@ on_both_backends! {
     sends_the_exact_number_on_all_streams
     sends_on_schedule
     keeps_the_limit_of_the_server
+    waiting_for_a_stream_is_blocked_time
     survives_shutdowns_of_connections
     sends_refused_requests_again
     counts_streams_that_the_server_resets
@@ -221,6 +224,41 @@ fn keeps_the_limit_of_the_server(backend: Backend) {
     let end = run(http2(closed_plan(2, 300), 20, server, backend)).end;
     assert_eq!(end.counts.ok, 300);
     assert_eq!(log.lock().unwrap().most_open, 6);
+}
+
+/// With `s` streams, service time `S` and arrivals at the rate `λ > s/S`, request `n` waits
+/// `⌊n/s⌋ · (S − s/λ)` for a stream (D/D/s queue).
+fn waiting_for_a_stream_is_blocked_time(backend: Backend) {
+    const SERVICE_S: f64 = 0.1;
+    const STREAMS: u32 = 2;
+    const RATE: f64 = 40.0;
+    let (server, _) = serve(Behavior {
+        delay: Duration::from_secs_f64(SERVICE_S),
+        max_streams: Some(STREAMS),
+        ..Behavior::default()
+    });
+    let plan = Plan {
+        connections: 1,
+        ..open_plan(Arrivals::Constant, RATE, Some(1.0), None)
+    };
+    let run = run(http2(plan, 20, server, backend));
+    // Requests that are still waiting at the end of the window are not sent.
+    let sent = run.end.counts.ok;
+    assert!((18..=20).contains(&sent), "{sent}");
+    let mut blocked = Histogram::new();
+    for row in &run.rows {
+        let text = row.histograms.get(&TimeKind::Blocked);
+        text.into_iter()
+            .for_each(|text| blocked.merge(&Histogram::decode(text).unwrap()));
+    }
+    let wait_s = |n: u32| f64::from(n / STREAMS) * (SERVICE_S - f64::from(STREAMS) / RATE);
+    let expected_s = (0..sent as u32).map(wait_s).sum::<f64>() / sent as f64;
+    let mean_s = blocked.mean().unwrap() / 1e9;
+    // Each of the 10 rounds of the server may end a few milliseconds late.
+    assert!(
+        (expected_s - 0.002..expected_s + 0.05).contains(&mean_s),
+        "{mean_s} instead of {expected_s}"
+    );
 }
 
 fn survives_shutdowns_of_connections(backend: Backend) {
