@@ -329,7 +329,8 @@ fn explains_flags_of_other_programs() {
     let url = refusing();
     for (flag, hint) in [
         ("--vus", "--connections"),
-        ("--http2", "only HTTP/1.1"),
+        ("--http2", "use --http 2"),
+        ("--http3", "only HTTP/1.1 and HTTP/2"),
         ("--follow", "redirects are not followed"),
         ("-k", "--insecure"),
     ] {
