@@ -231,7 +231,7 @@ fn dropped_from_log(run: &Run) -> Option<String> {
 
 /// Checks Little's law (N = X·R) for kept connections in the closed model. Each connection has one
 /// request in flight. With several streams, the server's limit may allow fewer requests in flight,
-/// so the law cannot be checked.
+/// so the law is not checked.
 fn little(run: &Run) -> Option<String> {
     let plan = &run.plan;
     let counts = &run.requests;
