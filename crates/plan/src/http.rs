@@ -169,6 +169,32 @@ mod tests {
     }
 
     #[test]
+    fn a_later_choice_of_http_1_1_removes_the_settings_of_http2() {
+        let settings = LoadSpec {
+            streams: Some(10),
+            h2_window: Some(MIN_WINDOW),
+            h2_table: Some(0),
+            ..http2_load()
+        };
+        let mut load = settings.clone();
+        load.override_with(&LoadSpec {
+            http: Some(HttpVersion::V1),
+            ..LoadSpec::default()
+        });
+        assert_eq!(plan(&spec(load), ConnectionUse::Kept), Ok(Http::V1));
+        let mut load = settings.clone();
+        load.override_with(&LoadSpec {
+            streams: Some(20),
+            ..LoadSpec::default()
+        });
+        let expected = LoadSpec {
+            streams: Some(20),
+            ..settings
+        };
+        assert_eq!(load, expected);
+    }
+
+    #[test]
     fn the_server_closes_first_only_with_http_1_1() {
         let by = |close_first| {
             let given = spec(LoadSpec {
