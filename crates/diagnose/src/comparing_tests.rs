@@ -3,7 +3,7 @@ use std::slice::from_ref;
 use floodmark_record::api_check::{ApiCheck, ApiCheckKind};
 use floodmark_record::experiment::{ExperimentDescription, Sweep, SweepPoint};
 use floodmark_record::host::{Environment, ToolInfo};
-use floodmark_record::plan::Check;
+use floodmark_record::plan::{Check, Http, Http2};
 use floodmark_record::run::{Run, SteadyClass};
 use floodmark_record::times::Times;
 
@@ -386,6 +386,33 @@ fn lists_differences() {
     floodmark: 0.1.0 in old, 0.2.0 in new
     net.core.somaxconn: different
     ");
+}
+
+#[test]
+fn lists_different_versions_of_http() {
+    let (mut a, mut b) = (record(&FAST, &[]), record(&SLOW, &[]));
+    let with_streams = |streams| {
+        Http::V2(Http2 {
+            streams,
+            ..Http2::default()
+        })
+    };
+    for run in &mut b.runs {
+        run.plan.http = with_streams(10);
+    }
+    assert_eq!(
+        alike(&a, &b).unlike,
+        [
+            "HTTP version: 1.1 in old, 2 in new",
+            "HTTP/2 header table: none in old, 4KiB in new",
+            "HTTP/2 window: none in old, 1MiB in new",
+            "streams: 1 in old, 10 in new",
+        ]
+    );
+    for run in &mut a.runs {
+        run.plan.http = with_streams(1);
+    }
+    assert_eq!(alike(&a, &b).unlike, ["streams: 1 in old, 10 in new"]);
 }
 
 #[test]

@@ -61,7 +61,8 @@ pub struct CapacityArgs {
     pub warmup: Option<Duration>,
 
     /// Maximum number of connections [default: the number of requests sent in ten times the time
-    /// limit, or in 100ms if that is longer; at least 100; 50 in the closed model]
+    /// limit, or in 100ms if that is longer; at least 100; divided by --streams; 50 in the closed
+    /// model]
     #[arg(short, long, value_name = "N", value_parser = count_from_one, help_heading = "Load")]
     pub connections: Option<u64>,
 

@@ -150,7 +150,7 @@ fn ended(ended: Result<(), Ending>) -> ExitCode {
 }
 
 /// Flags of other load generators and of curl, with a hint.
-const OTHER_FLAGS: [(&str, &str); 22] = [
+const OTHER_FLAGS: [(&str, &str); 23] = [
     ("--vus", "use --connections (-c)"),
     ("--users", "use --connections (-c)"),
     ("--concurrency", "use --connections (-c)"),
@@ -172,9 +172,13 @@ const OTHER_FLAGS: [(&str, &str); 22] = [
         "--user",
         "write the credentials in the URL: http://user:password@host/",
     ),
-    ("--http2", ONLY_HTTP1),
-    ("--http3", ONLY_HTTP1),
-    ("--h2", ONLY_HTTP1),
+    ("--http2", USE_HTTP2),
+    ("--h2", USE_HTTP2),
+    (
+        "--http3",
+        "floodmark supports only HTTP/1.1 and HTTP/2; remove the flag",
+    ),
+    ("--max-concurrent-streams", "use --streams"),
     ("--follow", NO_REDIRECTS),
     ("--location", NO_REDIRECTS),
     ("-L", NO_REDIRECTS),
@@ -184,7 +188,7 @@ const OTHER_FLAGS: [(&str, &str); 22] = [
     ),
 ];
 
-const ONLY_HTTP1: &str = "floodmark supports only HTTP/1.1; remove the flag";
+const USE_HTTP2: &str = "use --http 2";
 const NO_REDIRECTS: &str = "redirects are not followed; request the target URL";
 
 /// Replaces the suggestion for an unknown flag if another program has this flag.

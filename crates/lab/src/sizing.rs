@@ -56,7 +56,7 @@ fn short_load(plan: &Plan) -> Option<Plan> {
             schedule,
             hold: false,
         },
-        connections: plan.connections.min(DEFAULT_CONNECTIONS),
+        connections: plan.connections_for(DEFAULT_CONNECTIONS),
         warmup: Duration::ZERO,
         figures_of: FiguresOf::Whole,
         drain: true,
@@ -64,17 +64,17 @@ fn short_load(plan: &Plan) -> Option<Plan> {
     })
 }
 
-/// Returns the number of connections for `plan`: 2 × highest rate × mean service time of `run`, at
-/// least 50 and at most the number in `plan`. If a request of `run` timed out, the timeout replaces
-/// the mean.
+/// Returns the number of connections for `plan`. They carry 2 × highest rate × mean service time of
+/// `run` requests in flight, at least 50. If a request of `run` timed out, the timeout replaces the
+/// mean.
 fn needed(run: &Run, plan: &Plan) -> u32 {
     let service_s = match run.requests.timed_out {
         0 => run.service_time_us.mean.unwrap_or(0.0) / 1e6,
         _ => plan.timeout.as_secs_f64(),
     };
     let peak_per_s = plan.schedule().map_or(0.0, Schedule::peak_per_s);
-    let connections = (HEADROOM * peak_per_s * service_s).ceil() as u32;
-    connections.max(DEFAULT_CONNECTIONS).min(plan.connections)
+    let in_flight = (HEADROOM * peak_per_s * service_s).ceil() as u32;
+    plan.connections_for(in_flight.max(DEFAULT_CONNECTIONS))
 }
 
 #[cfg(test)]
@@ -84,7 +84,7 @@ mod tests {
 
     use crate::fold::JoinedRun;
     use floodmark_record::events::RunId;
-    use floodmark_record::plan::Ramp;
+    use floodmark_record::plan::{Http, Http2, Ramp};
     use floodmark_record::times::Times;
 
     use super::*;
@@ -110,7 +110,7 @@ mod tests {
         };
         let short = short_load(&plan).unwrap();
         assert_eq!((short.rate_per_s(), short.connections), (Some(100.0), 50));
-        let with_mean = |mean: Option<f64>, timed_out| {
+        let needed_with = |plan: &Plan, mean: Option<f64>, timed_out| {
             let id = RunId {
                 system: "server".to_owned(),
                 workload: "GET /".to_owned(),
@@ -125,13 +125,25 @@ mod tests {
                 ..Times::default()
             };
             run.requests.timed_out = timed_out;
-            needed(&run, &plan)
+            needed(&run, plan)
         };
+        let with_mean = |mean, timed_out| needed_with(&plan, mean, timed_out);
         assert_eq!(with_mean(Some(100_000.0), 0), 200);
         assert_eq!(with_mean(Some(1_000.0), 0), 50);
         assert_eq!(with_mean(None, 0), 50);
         assert_eq!(with_mean(Some(1_000.0), 1), 10_000, "the timeout is 5 s");
         assert_eq!(with_mean(Some(60e6), 0), 20_000);
+        let streams = 30;
+        let multiplexed = Plan {
+            http: Http::V2(Http2 {
+                streams,
+                ..Http2::default()
+            }),
+            ..plan.clone()
+        };
+        assert_eq!(short_load(&multiplexed).unwrap().connections, 2);
+        assert_eq!(needed_with(&multiplexed, Some(100_000.0), 0), 7);
+        assert_eq!(needed_with(&multiplexed, Some(1_000.0), 0), 2);
     }
 
     #[test]

@@ -9,6 +9,7 @@
 pub mod api_check;
 mod feed;
 mod host_addresses;
+pub mod http;
 mod input;
 mod io_backend;
 pub mod mix;

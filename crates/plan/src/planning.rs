@@ -13,7 +13,7 @@ use floodmark_observe::{Root, cpu, environment};
 use floodmark_record::body::RequestBody;
 use floodmark_record::plan::{
     Backend, Check, CloseFirst, ConnectionUse, DEFAULT_CONNECTIONS, DEFAULT_TIMEOUT, FiguresOf,
-    Http, Model, Plan, RequestPlan, Target,
+    Model, Plan, RequestPlan, Target,
 };
 use floodmark_record::tls::TrustAnchor;
 use floodmark_record::units::{show_count, show_rate};
@@ -21,9 +21,10 @@ use floodmark_record::worker_input::WorkerInput;
 
 use crate::spec::{BodySource, CheckKind, LoadSpec, Origin, PlanSpec, Warmup};
 use crate::target::{self, Resolved};
-use crate::{api_check, input, io_backend, mix, schedule, trust};
+use crate::{api_check, http, input, io_backend, mix, schedule, trust};
 
 /// Maximum number of connections per client. The state of 1,000,000 connections takes up to 2 GiB.
+/// The same limit applies to the number of requests in flight.
 pub const MAX_CONNECTIONS: u64 = 1_000_000;
 
 /// Maximum number of load threads.
@@ -72,21 +73,23 @@ pub fn plan(
     let (tls, anchors) = trust::plan(spec, https_host)?;
     let load = &spec.load;
     let timeout = load.timeout.unwrap_or(DEFAULT_TIMEOUT);
+    let connection_use = match (load.fresh, load.requests_per_connection) {
+        (Some(true), _) | (_, Some(1)) => ConnectionUse::Fresh,
+        (_, Some(n)) => ConnectionUse::PerConnection(n),
+        (_, None) => ConnectionUse::Kept,
+    };
+    let http = http::plan(spec, connection_use)?;
     let mut plan = Plan {
         tls,
-        http: Http::default(),
+        http,
         request: request(spec)?,
         mix: None,
         target,
         model,
         connections: 0,
         threads: threads(spec)?,
-        connection_use: match (load.fresh, load.requests_per_connection) {
-            (Some(true), _) | (_, Some(1)) => ConnectionUse::Fresh,
-            (_, Some(n)) => ConnectionUse::PerConnection(n),
-            (_, None) => ConnectionUse::Kept,
-        },
-        close_first: load.close_first.unwrap_or(CloseFirst::Server),
+        connection_use,
+        close_first: http::close_first(spec, http),
         retry: load.retry.unwrap_or_default(),
         warmup: load.warmup_length(),
         figures_of: FiguresOf::Whole,
@@ -269,17 +272,25 @@ fn threads(spec: &PlanSpec) -> Result<u32, String> {
 }
 
 fn connections(spec: &PlanSpec, plan: &Plan, offer: &Offer) -> Result<u32, String> {
+    let streams = u64::from(plan.http.streams());
     match (spec.load.connections, &plan.model) {
         (Some(n), _) if n > MAX_CONNECTIONS => Err(format!(
             "{} {n}: the maximum is {}; use several hosts for more",
             spec.name("connections"),
             show_count(MAX_CONNECTIONS)
         )),
+        (Some(n), _) if n * streams > MAX_CONNECTIONS => Err(format!(
+            "{} {n} and {} {streams}: {} requests in flight exceed the maximum of {}; use fewer streams or connections",
+            spec.name("connections"),
+            spec.name("streams"),
+            show_count(n * streams),
+            show_count(MAX_CONNECTIONS)
+        )),
         (Some(n), _) => Ok(n as u32),
         (None, Model::Closed { .. }) => Ok(DEFAULT_CONNECTIONS),
         (None, Model::Open { .. }) => {
             let most = budget::most_connections(plan, offer).unwrap_or(MAX_CONNECTIONS);
-            Ok(most.clamp(1, MAX_CONNECTIONS) as u32)
+            Ok(most.clamp(1, MAX_CONNECTIONS / streams) as u32)
         }
     }
 }

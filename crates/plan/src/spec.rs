@@ -12,10 +12,12 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
 use crate::host_addresses::HostAddresses;
+use crate::http::{MAX_STREAMS, MAX_TABLE, MAX_WINDOW, MIN_WINDOW};
 use crate::planning::{MAX_CONNECTIONS, MAX_THREADS};
 use crate::toml_file::nearest;
 use crate::values::{
-    self, Count, MAX_ATTEMPTS, MAX_COUNT, PositiveDuration, RatePerSecond, WarmupText, content,
+    self, Count, HttpVersionText, MAX_ATTEMPTS, MAX_COUNT, PositiveDuration, RatePerSecond, Size,
+    WarmupText, content,
 };
 
 /// Source of the settings, which determines their names in error messages.
@@ -47,7 +49,8 @@ impl Origin {
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct LoadSpec {
     /// Total number of connections; with a rate, the maximum number. Default: 50; with a rate, 2 ×
-    /// highest rate × mean service time of a short load before the first measurement, at least 50.
+    /// highest rate × mean service time of a short load before the first measurement, at least 50,
+    /// divided by `streams`.
     #[serde(deserialize_with = "content::count::<_, 1, MAX_CONNECTIONS>")]
     #[schemars(with = "Count<1, MAX_CONNECTIONS>")]
     pub connections: Option<u64>,
@@ -78,13 +81,31 @@ pub struct LoadSpec {
     pub within: Option<Duration>,
     /// Spacing between requests that are sent at a rate. Default: `constant`.
     pub arrivals: Option<Spacing>,
+    /// Version of HTTP: "1.1" or "2". Default: "1.1".
+    #[serde(deserialize_with = "content::http")]
+    #[schemars(with = "HttpVersionText")]
+    pub http: Option<HttpVersion>,
+    /// HTTP/2: maximum number of requests in flight on each connection. Default: 1.
+    #[serde(deserialize_with = "content::count::<_, 1, MAX_STREAMS>")]
+    #[schemars(with = "Count<1, MAX_STREAMS>")]
+    pub streams: Option<u64>,
+    /// HTTP/2: flow-control window of each stream for responses, such as "64KiB". The window of a
+    /// connection is 16 times as large. Default: 1MiB.
+    #[serde(deserialize_with = "content::size::<_, MIN_WINDOW, MAX_WINDOW>")]
+    #[schemars(with = "Size<MIN_WINDOW, MAX_WINDOW>")]
+    pub h2_window: Option<u64>,
+    /// HTTP/2: maximum size of the table that the server may use to compress headers. Default:
+    /// 4KiB.
+    #[serde(deserialize_with = "content::size::<_, 0, MAX_TABLE>")]
+    #[schemars(with = "Size<0, MAX_TABLE>")]
+    pub h2_table: Option<u64>,
     /// Whether each request uses a fresh connection. Default: connections are kept.
     pub fresh: Option<bool>,
     /// Number of requests after which a connection is closed. Default: no limit.
     #[serde(deserialize_with = "content::count::<_, 1, MAX_COUNT>")]
     #[schemars(with = "Count<1, MAX_COUNT>")]
     pub requests_per_connection: Option<u64>,
-    /// Peer that closes a used connection first. Default: the server.
+    /// Peer that closes a used connection first. Default: the server; with HTTP/2, the client.
     pub close_first: Option<CloseFirst>,
     /// Requests to retry once if the server closes the kept connection before it responds: `never`
     /// or `idempotent` (GET, HEAD, OPTIONS, TRACE, PUT, DELETE, and unsent requests). Default:
@@ -138,10 +159,14 @@ impl LoadSpec {
         if other.fresh.is_some() || other.requests_per_connection.is_some() {
             (self.fresh, self.requests_per_connection) = (None, None);
         }
+        if other.http == Some(HttpVersion::V1) {
+            (self.streams, self.h2_window, self.h2_table) = (None, None, None);
+        }
         macro_rules! replace {
             ($($field:ident)*) => { $(if other.$field.is_some() { self.$field = other.$field; })* };
         }
         replace!(connections threads duration requests rate burst within arrivals fresh requests_per_connection);
+        replace!(http streams h2_window h2_table);
         replace!(close_first retry sources warmup attempts timeout deadline seed);
         if other.check.is_some() {
             self.check.clone_from(&other.check);
@@ -159,6 +184,10 @@ impl LoadSpec {
             ("burst", self.burst.is_some()),
             ("within", self.within.is_some()),
             ("arrivals", self.arrivals.is_some()),
+            ("http", self.http == Some(HttpVersion::V2)),
+            ("streams", self.streams.is_some()),
+            ("h2-window", self.h2_window.is_some()),
+            ("h2-table", self.h2_table.is_some()),
             ("fresh", self.fresh == Some(true)),
             (
                 "requests-per-connection",
@@ -208,6 +237,30 @@ impl LoadSpec {
         match self.warmup {
             Some(Warmup::Before(length)) => length,
             Some(Warmup::Auto) | None => Duration::ZERO,
+        }
+    }
+}
+
+/// A choice of the version of HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum HttpVersion {
+    /// HTTP/1.1.
+    #[default]
+    V1,
+    /// HTTP/2: with prior knowledge for http:// URLs, and negotiated with ALPN for https:// URLs.
+    V2,
+}
+
+impl HttpVersion {
+    /// All versions.
+    pub const ALL: [Self; 2] = [HttpVersion::V1, HttpVersion::V2];
+
+    /// Returns the name of the version in flags and manifests.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            HttpVersion::V1 => "1.1",
+            HttpVersion::V2 => "2",
         }
     }
 }

@@ -5,12 +5,14 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use floodmark_record::plan::Sources;
-use floodmark_record::units::{Rate, parse_count, parse_duration, parse_rate, show_count};
+use floodmark_record::units::{
+    Rate, parse_count, parse_duration, parse_rate, parse_size, show_count, show_size,
+};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
-use crate::spec::{RateSteps, Warmup};
+use crate::spec::{HttpVersion, RateSteps, Warmup};
 use crate::toml_file::nearest;
 
 /// Maximum number of steps in one run.
@@ -44,6 +46,17 @@ pub fn count_within(text: &str, range: RangeInclusive<u64>) -> Result<u64, Strin
         let (low, high) = (show_count(*range.start()), show_count(*range.end()));
         format!("must be from {low} to {high}")
     })
+}
+
+/// Parses a size in `range`, in bytes.
+pub fn size_within(text: &str, range: RangeInclusive<u64>) -> Result<u64, String> {
+    match parse_size(text)? {
+        bytes if range.contains(&bytes) => Ok(bytes),
+        _ => {
+            let (low, high) = (show_size(*range.start()), show_size(*range.end()));
+            Err(format!("must be from {low} to {high}"))
+        }
+    }
 }
 
 /// Parses a count. Returns `None` for a negative number.
@@ -391,6 +404,39 @@ kind!(
 );
 
 kind!(
+    /// A size from `LOW` to `HIGH` bytes, such as `65535` or `"64KiB"`.
+    Size<const LOW: u64, const HIGH: u64>,
+    u64,
+    format!("a size from {0} to {1}, such as \"{1}\"", show_size(LOW), show_size(HIGH)),
+    |scalar| {
+        let n = match scalar {
+            Scalar::Integer(n) => u64::try_from(*n).ok()?,
+            _ => parse_size(scalar.text()?).ok()?,
+        };
+        (LOW..=HIGH).contains(&n).then_some(n)
+    },
+    json_schema!({ "anyOf": [
+        { "type": "integer", "minimum": LOW, "maximum": HIGH },
+        { "type": "string", "pattern": r"^[0-9]+\s*([KMG]iB)?$" },
+    ]})
+);
+
+kind!(
+    /// `"1.1"` or `"2"`, or the same number.
+    HttpVersionText,
+    HttpVersion,
+    "\"1.1\" or \"2\"",
+    |scalar| {
+        let text = match scalar {
+            Scalar::Text(text) => text.clone(),
+            number => number.to_string(),
+        };
+        HttpVersion::ALL.into_iter().find(|version| version.name() == text)
+    },
+    json_schema!({ "enum": ["1.1", "2", 1.1, 2] })
+);
+
+kind!(
     /// A rate per second, such as `2500` or `"2.5k"`.
     RatePerSecond,
     Rate,
@@ -472,6 +518,8 @@ pub(crate) mod content {
 
     content! {
         count<const LOW: u64, const HIGH: u64>: Count<LOW, HIGH> => u64;
+        size<const LOW: u64, const HIGH: u64>: Size<LOW, HIGH> => u64;
+        http: HttpVersionText => HttpVersion;
         duration: PositiveDuration => Duration;
         rate: RatePerSecond => Rate;
         warmup: WarmupText => Warmup;

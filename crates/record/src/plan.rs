@@ -133,6 +133,18 @@ impl Http {
             Http::V2(settings) => settings.streams,
         }
     }
+
+    /// Returns the same version and settings with one request in flight on a connection.
+    #[must_use]
+    pub fn with_one_stream(self) -> Self {
+        match self {
+            Http::V1 => self,
+            Http::V2(settings) => Http::V2(Http2 {
+                streams: 1,
+                ..settings
+            }),
+        }
+    }
 }
 
 /// Default number of connections in the closed model.
@@ -238,6 +250,21 @@ impl Plan {
         if let Model::Open { schedule, .. } = &mut self.model {
             schedule.change_rate(change);
         }
+    }
+
+    /// Returns the maximum number of requests in flight.
+    #[must_use]
+    pub fn max_in_flight(&self) -> u64 {
+        u64::from(self.connections) * u64::from(self.http.streams())
+    }
+
+    /// Returns the number of connections that carry this number of requests in flight, at most
+    /// `connections`.
+    #[must_use]
+    pub fn connections_for(&self, in_flight: u32) -> u32 {
+        in_flight
+            .div_ceil(self.http.streams())
+            .min(self.connections)
     }
 
     /// Returns the condition that ends the sending window.

@@ -81,6 +81,23 @@ fn plans_round_trip_through_json() {
 }
 
 #[test]
+fn streams_multiply_the_requests_in_flight() {
+    let on_20 = |http| Plan {
+        http,
+        connections: 20,
+        ..plan(Model::closed(10.0))
+    };
+    let settings = Http2 {
+        streams: 10,
+        ..Http2::default()
+    };
+    let [one, ten] = [Http::V1, Http::V2(settings)].map(on_20);
+    assert_eq!((one.max_in_flight(), ten.max_in_flight()), (20, 200));
+    assert_eq!([50, 51, 1000].map(|n| ten.connections_for(n)), [5, 6, 20]);
+    assert_eq!([5, 50].map(|n| one.connections_for(n)), [5, 20]);
+}
+
+#[test]
 fn reads_a_null_limit_of_kept_connections() {
     let mut json = serde_json::to_value(plan(Model::closed(10.0))).unwrap();
     assert_eq!(json["connection_use"], "kept");

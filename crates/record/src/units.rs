@@ -1,6 +1,7 @@
-//! Parses and formats durations, counts and rates.
+//! Parses and formats durations, counts, rates and sizes.
 //!
-//! A duration needs a unit (`ns`, `us`, `ms`, `s`, `m`, `h`). A count may end in `k` or `M`.
+//! A duration needs a unit (`ns`, `us`, `ms`, `s`, `m`, `h`). A count may end in `k` or `M`. A size
+//! may end in `KiB`, `MiB` or `GiB`.
 
 use std::time::Duration;
 
@@ -74,6 +75,46 @@ const MAX_COUNT: u64 = 1 << 53;
 
 fn too_large(text: &str) -> String {
     format!("\"{text}\" is too large")
+}
+
+/// Units of sizes, the largest first, with their numbers of bytes.
+const SIZE_UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+
+/// Parses a size such as `65535`, `64KiB`, `1MiB`. Returns bytes.
+///
+/// # Errors
+/// Returns an error if the number is not an integer, the unit is unknown, or the size is above
+/// 2^64 - 1 bytes.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let text = text.trim();
+    let split = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let unit = unit.trim_start();
+    let factor = match SIZE_UNITS.iter().find(|(name, _)| *name == unit) {
+        Some((_, factor)) => Some(*factor),
+        None => unit.is_empty().then_some(1),
+    };
+    let factor = factor.filter(|_| !number.is_empty()).ok_or_else(|| {
+        format!(
+            "\"{text}\" is not a size; use bytes, KiB, MiB or GiB, such as \"65535\" or \"64KiB\""
+        )
+    })?;
+    let number: Option<u64> = number.parse().ok();
+    number
+        .and_then(|number| number.checked_mul(factor))
+        .ok_or_else(|| too_large(text))
+}
+
+/// Formats a size exactly, in the form that [`parse_size`] reads: `65535`, `64KiB`.
+#[must_use]
+pub fn show_size(bytes: u64) -> String {
+    let divides = |(_, factor): &&(&str, u64)| bytes > 0 && bytes.is_multiple_of(*factor);
+    match SIZE_UNITS.iter().find(divides) {
+        Some((unit, factor)) => format!("{}{unit}", bytes / factor),
+        None => bytes.to_string(),
+    }
 }
 
 /// Parses a rate per second, such as `1000`, `2.5k`.
@@ -300,6 +341,21 @@ mod tests {
     }
 
     #[test]
+    fn parses_sizes() {
+        assert_eq!(parse_size("65535"), Ok(65_535));
+        assert_eq!(parse_size("64 KiB"), Ok(65_536));
+        assert_eq!(parse_size("2GiB"), Ok(2 << 30));
+        for bad in ["", "KiB", "64k", "64KB", "1.5MiB", "-1", "1MiB5"] {
+            let message = parse_size(bad).unwrap_err();
+            assert!(message.contains("is not a size"), "{bad}: {message}");
+        }
+        for large in ["18446744073709551616", "17179869184GiB"] {
+            let message = parse_size(large).unwrap_err();
+            assert!(message.contains("is too large"), "{large}: {message}");
+        }
+    }
+
+    #[test]
     fn formats_quantities_with_units() {
         assert_eq!(show_ns(853.0), "853 ns");
         assert_eq!(show_ns(1_250_000.0), "1.25 ms");
@@ -318,11 +374,18 @@ mod tests {
             let _ = parse_duration(&text);
             let _ = parse_count(&text);
             let _ = parse_rate(&text);
+            let _ = parse_size(&text);
         }
 
         #[test]
         fn parses_counts_exactly(n in 0u64..9_007_199_254) {
             prop_assert_eq!(parse_count(&n.to_string()), Ok(n));
+        }
+
+        #[test]
+        fn shown_sizes_parse_again(n in 0u64..4096, shift in 0u32..40) {
+            let bytes = n << shift;
+            prop_assert_eq!(parse_size(&show_size(bytes)), Ok(bytes));
         }
     }
 }

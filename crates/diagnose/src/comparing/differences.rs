@@ -6,9 +6,9 @@ use std::time::Duration;
 use floodmark_record::Record;
 use floodmark_record::events::EndReason;
 use floodmark_record::host::Environment;
-use floodmark_record::plan::Check;
+use floodmark_record::plan::{Check, Http, Http2, Plan};
 use floodmark_record::run::{Run, Status};
-use floodmark_record::units::{show_bytes, show_rough_duration};
+use floodmark_record::units::{show_bytes, show_rough_duration, show_size};
 use serde_json::Value;
 
 use super::run_group::RunGroup;
@@ -32,8 +32,8 @@ const MAX_VALUE: usize = 40;
 /// Property that is listed first.
 const WORKLOAD: &str = "workload";
 
-/// Plan fields that are not part of the load.
-const NOT_OF_LOAD: [&str; 3] = ["target", "seed", "ports_per_source"];
+/// Plan fields that are not part of the load, and the field that [`http`] shows in parts.
+const NOT_OF_LOAD: [&str; 4] = ["target", "seed", "ports_per_source", "http"];
 
 /// Returns the caveats for a comparison of two groups. Each argument contains a group and the
 /// group's records.
@@ -107,6 +107,9 @@ pub(super) fn load(group: &RunGroup<'_>) -> Properties {
         add(WORKLOAD, run.workload.clone());
         let client = run.client.name.as_deref().unwrap_or("floodmark");
         add("load generator", client.to_owned());
+        for (key, value) in http(&run.plan) {
+            add(key, value);
+        }
         let mut plan = run.plan.clone();
         if let Some(Check::Api(api)) = &mut plan.check {
             // Files with different lines can describe the same check.
@@ -132,6 +135,27 @@ pub(super) fn load(group: &RunGroup<'_>) -> Properties {
         }
     }
     properties
+}
+
+/// Returns the version of HTTP, and its settings.
+fn http(plan: &Plan) -> [(&'static str, String); 4] {
+    let (version, [window, table]) = match plan.http {
+        Http::V1 => ("1.1", ["none", "none"].map(str::to_owned)),
+        Http::V2(Http2 {
+            streams: _,
+            window_bytes,
+            table_bytes,
+        }) => {
+            let sizes = [window_bytes, table_bytes];
+            ("2", sizes.map(|bytes| show_size(bytes.into())))
+        }
+    };
+    [
+        ("HTTP version", version.to_owned()),
+        ("streams", plan.http.streams().to_string()),
+        ("HTTP/2 window", window),
+        ("HTTP/2 header table", table),
+    ]
 }
 
 /// Returns the properties of the records' hosts, and the versions of floodmark.

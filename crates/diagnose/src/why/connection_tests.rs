@@ -1,7 +1,7 @@
 //! Tests of verdicts on runs that are limited by their connections.
 
 use floodmark_record::cause::Cause;
-use floodmark_record::plan::ConnectionUse;
+use floodmark_record::plan::{ConnectionUse, Http, Http2};
 use floodmark_record::run::{Run, Silence};
 
 use super::tests::{is, judged, rules_out, run_with, series};
@@ -37,6 +37,11 @@ fn finds_missing_ports_and_file_descriptors() {
             let verdict = is(&run, cause);
             assert!(verdict.limit_per_s.is_none() && !verdict.summary.contains("TIME_WAIT"));
             run.observations.push(resting);
+            // An HTTP/2 server cannot be asked to close.
+            let mut version_2 = run.clone();
+            version_2.plan.http = Http::V2(Http2::default());
+            assert!(judged(&version_2).next.contains("--close-first reset"));
+            assert!(judged(&run).next.contains("--close-first server"));
         } else {
             assert_eq!(verdict.cause, cause, "{verdict:#?}");
         }

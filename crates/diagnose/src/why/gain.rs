@@ -33,7 +33,7 @@ pub(super) enum GainModel {
 }
 
 /// Predicts what the throughput would be without the limit: the number of requests in flight (one
-/// per connection) divided by the shortest service time. Returns `None` in the open model.
+/// per stream) divided by the shortest service time. Returns `None` in the open model.
 ///
 /// The CPUs also limit the prediction if they are at least half busy. At a lower load, the CPU time
 /// per request is larger than at the limit, so it does not show how many requests the CPUs can
@@ -43,18 +43,21 @@ pub(super) fn of(facts: &RunFacts<'_>, model: GainModel, path: &[PathStep]) -> O
         return None;
     }
     let connections = facts.run.plan.connections;
+    let streams = facts.run.plan.http.streams();
     let busy = |(spare, cpus): (f64, f64)| (cpus - spare) / cpus;
     if model == GainModel::AllCpus {
         let busy = facts.idle_cpus().map(busy).filter(|busy| *busy > 0.0)?;
         let basis = format!("CPU use of 100 % instead of {}", percent(busy));
-        return Some(gain(connections, facts.ok_per_s / busy, basis));
+        let requests = connections.saturating_mul(streams);
+        return Some(gain(requests, facts.ok_per_s / busy, basis));
     }
     facts.concurrency?;
-    let requests = if model == GainModel::MoreConnections {
+    let used = if model == GainModel::MoreConnections {
         more_connections(connections)
     } else {
         connections
     };
+    let requests = used.saturating_mul(streams);
     let mut shortest_us = facts.run.least_service_time_us?;
     let held_us = |held: f64| (held * 1e6 / facts.ok_per_s).min(shortest_us);
     let is_holder = |step: &&PathStep| matches!(step.kind, StepKind::Threads | StepKind::Permits);

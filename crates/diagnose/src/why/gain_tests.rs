@@ -1,6 +1,7 @@
 //! Predictions of the throughput without a limit.
 
 use floodmark_record::cause::Cause;
+use floodmark_record::plan::{Http, Http2};
 use floodmark_record::run::Run;
 use floodmark_record::verdict::{Ceiling, Gain, Verdict};
 use proptest::option;
@@ -30,6 +31,27 @@ fn predicts_that_all_requests_are_in_service() {
     let gain = is(&working_on(50.0), Cause::Concurrency).gain.unwrap();
     assert_eq!(gain.requests, 200);
     assert!((gain.low_per_s - 4_000.0 * 0.85).abs() < 1e-6);
+}
+
+#[test]
+fn each_stream_has_a_request_in_service() {
+    let with_streams = |mut run: Run, connections| {
+        run.plan.connections = connections;
+        run.plan.http = Http::V2(Http2 {
+            streams: 10,
+            ..Http2::default()
+        });
+        run
+    };
+    let gain = is(&with_streams(pool_of_8(), 5), Cause::WorkerPool)
+        .gain
+        .unwrap();
+    assert_eq!(gain.requests, 50);
+    // 20 streams carry the requests that the server works on, and 1,000/s take 20 ms each.
+    let verdict = is(&with_streams(working_on(20.0), 2), Cause::Concurrency);
+    assert!((verdict.limit_per_s.unwrap() - 1_000.0).abs() < 1e-9);
+    assert_eq!(verdict.next, "use more connections in the load: -c 50");
+    assert_eq!(verdict.gain.unwrap().requests, 500);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use floodmark_record::cause::Cause;
 use floodmark_record::metric::{ListenerFigure, Role, SocketFigure, WaitKind, WaitObject};
 use floodmark_record::path::{Actor, ActorResource, PathStep, Place, StepKind};
+use floodmark_record::plan::Http;
 use floodmark_record::units::show_ns;
 
 use super::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
@@ -84,7 +85,7 @@ impl Service {
             return not_judged(Demand::Unknown, String::new(), None);
         };
         let is_closed = !facts.run.plan.is_open();
-        let connections = f64::from(facts.run.plan.connections);
+        let max_in_flight = facts.run.plan.max_in_flight() as f64;
         let by_threads = shown_by_threads(facts, in_flight);
         // If one thread handles requests in batches, the service time of a request includes the
         // wait for the other requests in its batch.
@@ -96,17 +97,21 @@ impl Service {
         if let Some(concurrency) = facts.concurrency
             && is_closed
             && !is_one_thread
-            && concurrency >= SAME.start() * connections.min(in_flight)
+            && concurrency >= SAME.start() * max_in_flight.min(in_flight)
         {
             // Connections without a request in flight may be unavailable for requests, for example
             // because they are being closed.
-            let demand = if in_flight >= SAME.start() * connections {
+            let demand = if in_flight >= SAME.start() * max_in_flight {
                 Demand::TooLow { concurrency }
             } else {
                 Demand::Met
             };
+            let places = match facts.run.plan.http {
+                Http::V1 => "connections",
+                Http::V2(_) => "streams",
+            };
             let figure = format!(
-                "only {in_flight:.1} of {connections:.0} connections had a request in flight"
+                "only {in_flight:.1} of {max_in_flight:.0} {places} had a request in flight"
             );
             return not_judged(demand, figure, None);
         }

@@ -38,13 +38,14 @@ pub struct LoadArgs {
     /// Load floodmark's own hello server for 8s over kept and 8s over fresh connections; no URL
     /// needed
     #[arg(long, conflicts_with_all = [
-        "fresh", "requests_per_connection", "close_first", "retry", "hold", "sources", "resolve", "unix_socket", "mix", "server_pid",
+        "streams", "fresh", "requests_per_connection", "close_first", "retry", "hold", "sources", "resolve", "unix_socket", "mix", "server_pid",
         "no_watch", "with", "observe", "place", "json", "html", "csv", "hdr", "request_log", "out",
     ])]
     pub demo: bool,
 
     /// Total number of connections; in the open model, the maximum number [default: 50; in the open
-    /// model, 2 × highest rate × mean service time of a 0.5s load before the run, at least 50]
+    /// model, 2 × highest rate × mean service time of a 0.5s load before the run, at least 50,
+    /// divided by --streams]
     #[arg(short, long, value_name = "N", value_parser = count_from_one, help_heading = "Load")]
     pub connections: Option<u64>,
 

@@ -86,6 +86,19 @@ fn settings() -> impl Strategy<Value = Settings> {
     );
     let kept = word("fresh", &["false"]);
     let connections = prop_oneof![Just(Vec::new()), kept, fresh, some];
+    let settings_of_http2 = joined(
+        optional(count("streams", 1000)),
+        joined(
+            optional(word("h2-window", &["65535", "64KiB", "64MiB", "1KiB"])),
+            optional(word("h2-table", &["0", "4096", "64KiB"])),
+        ),
+    );
+    let http = prop_oneof![
+        6 => Just(Vec::new()),
+        2 => word("http", &["1.1"]).boxed(),
+        2 => joined(word("http", &["2"]), settings_of_http2.boxed()),
+        1 => word("streams", &["2"]),
+    ];
     let times = joined(
         joined(
             optional(duration("timeout")),
@@ -103,7 +116,10 @@ fn settings() -> impl Strategy<Value = Settings> {
             optional(word("check", &["sequence"])),
         ),
     );
-    joined(joined(schedule, connections), joined(times, rest))
+    joined(
+        joined(schedule, joined(connections, http)),
+        joined(times, rest),
+    )
 }
 
 fn closed_again() -> impl Strategy<Value = Settings> {

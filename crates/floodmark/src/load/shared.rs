@@ -10,8 +10,11 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use floodmark_host::{ProcessPlacement, Stop};
 use floodmark_lab::{Attempts, Directory, Monitoring, RemoteObserver};
 use floodmark_observe::{MonitorTargets, Root};
-use floodmark_plan::spec::{BackendChoice, BodySource};
-use floodmark_plan::values::{count_from_one, positive_duration, seed, sources};
+use floodmark_plan::http::{MAX_STREAMS, MAX_TABLE, MAX_WINDOW, MIN_WINDOW};
+use floodmark_plan::spec::{BackendChoice, BodySource, HttpVersion};
+use floodmark_plan::values::{
+    count_from_one, count_within, positive_duration, seed, size_within, sources,
+};
 use floodmark_plan::{HostAddresses, LoadSpec, Origin, PlanSpec, Planned};
 use floodmark_record::events::RunId;
 use floodmark_record::plan::{
@@ -100,9 +103,13 @@ impl SharedArgs {
             origin: Origin::CommandLine,
             load: LoadSpec {
                 threads: self.threads,
+                http: Some(connection.http),
+                streams: connection.streams,
+                h2_window: connection.h2_window,
+                h2_table: connection.h2_table,
                 fresh: Some(connection.fresh),
                 requests_per_connection: connection.requests_per_connection,
-                close_first: Some(connection.close_first),
+                close_first: connection.close_first,
                 retry: Some(connection.retry),
                 sources: connection.sources,
                 timeout: Some(connection.timeout),
@@ -219,6 +226,17 @@ fn backend() -> impl TypedValueParser<Value = BackendChoice> {
     ])
 }
 
+fn http() -> impl TypedValueParser<Value = HttpVersion> {
+    words([
+        (HttpVersion::V1.name(), HttpVersion::V1, "HTTP/1.1"),
+        (
+            HttpVersion::V2.name(),
+            HttpVersion::V2,
+            "HTTP/2; fail if the server does not support it",
+        ),
+    ])
+}
+
 fn close_first() -> impl TypedValueParser<Value = CloseFirst> {
     words([
         (
@@ -260,6 +278,24 @@ pub fn words<T: Copy + Send + Sync + 'static, const N: usize>(
 /// Flags for connections.
 #[derive(Debug, Clone, Args)]
 pub struct ConnectionArgs {
+    /// Version of HTTP; with 2, http:// uses prior knowledge and https:// uses ALPN
+    #[arg(long, value_name = "VERSION", value_parser = http(), default_value = HttpVersion::default().name())]
+    pub http: HttpVersion,
+
+    /// HTTP/2: maximum number of requests in flight on each connection, at most 1,000 [default: 1]
+    #[arg(long, value_name = "N", value_parser = |text: &str| count_within(text, 1..=MAX_STREAMS))]
+    pub streams: Option<u64>,
+
+    /// HTTP/2: flow-control window of each stream for responses, from 4KiB to 64MiB; the window of
+    /// a connection is 16 times as large [default: 1MiB]
+    #[arg(long, value_name = "SIZE", value_parser = |text: &str| size_within(text, MIN_WINDOW..=MAX_WINDOW))]
+    pub h2_window: Option<u64>,
+
+    /// HTTP/2: maximum size of the table that the server may use to compress headers, from 0 to
+    /// 64KiB [default: 4KiB]
+    #[arg(long, value_name = "SIZE", value_parser = |text: &str| size_within(text, 0..=MAX_TABLE))]
+    pub h2_table: Option<u64>,
+
     /// Open a fresh connection for each request [default: reuse connections]
     #[arg(long, conflicts_with = "requests_per_connection")]
     pub fresh: bool,
@@ -268,9 +304,10 @@ pub struct ConnectionArgs {
     #[arg(long, value_name = "N", value_parser = count_from_one)]
     pub requests_per_connection: Option<u64>,
 
-    /// Peer that closes connections first and enters TIME_WAIT; `reset` avoids TIME_WAIT
-    #[arg(long, value_name = "WHO", value_parser = close_first(), default_value = "server")]
-    pub close_first: CloseFirst,
+    /// Peer that closes connections first and enters TIME_WAIT; `reset` avoids TIME_WAIT [default:
+    /// server; with --http 2, client]
+    #[arg(long, value_name = "WHO", value_parser = close_first())]
+    pub close_first: Option<CloseFirst>,
 
     /// Requests to retry once if the server closes the kept connection before it responds
     #[arg(long, value_name = "WHICH", value_parser = retry(), default_value = "idempotent")]

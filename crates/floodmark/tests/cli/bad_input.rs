@@ -157,6 +157,14 @@ fn refuses_invalid_values() {
         ("--steps", "100:5", "unit"),
         ("--steps", "100:1s,200", "to each step"),
         ("--close-first", "nobody", "server"),
+        ("--http", "auto", "1.1"),
+        ("--http", "3", "1.1"),
+        ("--streams", "0", "must be from 1 to 1,000"),
+        ("--streams", "1001", "must be from 1 to 1,000"),
+        ("--h2-window", "0", "must be from 4KiB to 64MiB"),
+        ("--h2-window", "128MiB", "must be from 4KiB to 64MiB"),
+        ("--h2-window", "1M", "such as \"65535\" or \"64KiB\""),
+        ("--h2-table", "65537", "must be from 0 to 64KiB"),
         ("--check", "everything", "sequence"),
     ] {
         few_lines(&[&url, flag, value], &[flag, word]);
@@ -235,6 +243,48 @@ fn refuses_conflicting_flags() {
 }
 
 #[test]
+fn refuses_settings_that_conflict_with_the_version_of_http() {
+    let url = refusing();
+    let without = [
+        ["--streams", "2"],
+        ["--h2-window", "1MiB"],
+        ["--h2-table", "0"],
+    ];
+    for [flag, value] in without {
+        let fix = format!("add --http 2 or remove {flag}");
+        one_line(&[&url, flag, value], &[flag, &fix]);
+        one_line(&[&url, "--http", "1.1", flag, value], &[flag, &fix]);
+    }
+    let http2 = |arguments: &[&str], words: &[&str]| {
+        let mut all = vec![url.as_str(), "--http", "2"];
+        all.extend_from_slice(arguments);
+        one_line(&all, words);
+    };
+    let closed = ["--close-first server", "--http 2", "--close-first client"];
+    http2(&["--fresh", "--close-first", "server"], &closed);
+    http2(
+        &["--requests-per-connection", "9", "--close-first", "server"],
+        &closed,
+    );
+    http2(
+        &["--streams", "2", "--check", "sequence"],
+        &["--check", "--streams 2", "use --streams 1"],
+    );
+    http2(
+        &["--streams", "2", "--fresh"],
+        &["--streams 2", "1 request", "use --streams 1"],
+    );
+    http2(
+        &["--streams", "3", "--requests-per-connection", "2"],
+        &["--streams 3", "2 requests", "use --streams 2"],
+    );
+    http2(
+        &["-c", "10k", "--streams", "101"],
+        &["--connections 10000", "--streams 101", "1,010,000"],
+    );
+}
+
+#[test]
 fn refuses_invalid_requests() {
     let url = refusing();
     let directory = tempfile::tempdir().unwrap();
@@ -279,7 +329,8 @@ fn explains_flags_of_other_programs() {
     let url = refusing();
     for (flag, hint) in [
         ("--vus", "--connections"),
-        ("--http2", "only HTTP/1.1"),
+        ("--http2", "use --http 2"),
+        ("--http3", "only HTTP/1.1 and HTTP/2"),
         ("--follow", "redirects are not followed"),
         ("-k", "--insecure"),
     ] {

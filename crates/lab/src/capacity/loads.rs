@@ -79,10 +79,11 @@ impl PlannedTrial {
     }
 }
 
-/// Converts a closed-model plan into a load over a single connection.
+/// Converts a closed-model plan into a load with one request in flight.
 pub fn idle_load(plan: &Plan) -> Plan {
     let length = Length::Duration(IDLE);
     Plan {
+        http: plan.http.with_one_stream(),
         connections: 1,
         threads: 1,
         ..whole_load(plan, Model::Closed { length })
@@ -154,14 +155,14 @@ fn spacing(plan: &Plan) -> Spacing {
     }
 }
 
-/// Returns the default number of connections of a search: enough for the requests sent in ten times
-/// the time limit or in 100 ms, whichever is longer; at least 100, and at most `most`.
-pub fn default_connections(start_per_s: f64, limit_s: Option<f64>, most: u32) -> u32 {
+/// Returns the default number of connections of a search. They carry the requests sent in ten times
+/// the time limit or in 100 ms, whichever is longer; at least 100. `plan` has the maximum number.
+pub fn default_connections(start_per_s: f64, limit_s: Option<f64>, plan: &Plan) -> u32 {
     let reuse_s = limit_s
         .map_or(0.0, |limit_s| 10.0 * limit_s)
         .max(DEFAULT_REUSE.as_secs_f64());
-    let connections = (start_per_s * reuse_s).max(FEWEST_CONNECTIONS).ceil();
-    (connections as u32).min(most)
+    let in_flight = (start_per_s * reuse_s).max(FEWEST_CONNECTIONS).ceil() as u32;
+    plan.connections_for(in_flight)
 }
 
 /// Share of the budget that a single trial may use.

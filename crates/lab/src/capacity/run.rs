@@ -475,8 +475,7 @@ impl CapacitySession<'_, '_> {
             .iter()
             .filter_map(Objective::time_limit_s);
         let limit_s = limits.reduce(f64::max);
-        let most = plan.connections;
-        let default = || default_connections(rate_per_s, limit_s, most);
+        let default = || default_connections(rate_per_s, limit_s, &plan);
         Plan {
             connections: self.run.connections.unwrap_or_else(default),
             ..plan

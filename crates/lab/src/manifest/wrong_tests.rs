@@ -72,6 +72,21 @@ fn names_line_and_fix_of_errors_in_experiments() {
             "e.toml:5: warmup: expected \"auto\" or a duration with a unit",
         ),
         (
+            "rate = 2500",
+            "http = 1",
+            "e.toml:5: http: expected \"1.1\" or \"2\", not 1",
+        ),
+        (
+            "rate = 2500",
+            "streams = 0",
+            "e.toml:5: streams: expected an integer from 1 to 1000",
+        ),
+        (
+            "rate = 2500",
+            "h2-window = \"1k\"",
+            "e.toml:5: h2-window: expected a size from 4KiB to 64MiB",
+        ),
+        (
             "processes = 3",
             "processes = 0",
             "e.toml:8: processes: expected an integer from 1 to 1000",

@@ -22,7 +22,7 @@ use super::figures::{
     count_of, cpus, duration, ends, interval, interval_or_none, joined, level, median,
     microseconds, optional, per_second, rate, seconds, share, time,
 };
-use super::{process_use, summary, verdict};
+use super::{plan, process_use, summary, verdict};
 
 /// Maximum scatter, as a share of the capacity, at which intervals are reliable. Above it, a note
 /// recommends longer trials, which scatter less.
@@ -237,7 +237,7 @@ fn failure(record: &Record, result: &CapacityResult) -> Vec<TextLine> {
 fn limited_run<'a>(record: &'a Record, result: &CapacityResult) -> Option<&'a Run> {
     match (result.finding, result.bound) {
         // If no rate meets the objectives, the load over a single connection shows why.
-        (CapacityKind::Never, _) => record.runs.iter().find(|run| run.plan.connections == 1),
+        (CapacityKind::Never, _) => record.runs.iter().find(|run| run.plan.max_in_flight() == 1),
         // If only a bound is known, take the last load, which has the highest rate. It may be below
         // the capacity.
         (_, Some(_)) => open_runs(record).next_back(),
@@ -313,14 +313,17 @@ pub(crate) fn run_name(found: &CapacityResult, run: &Run) -> String {
 }
 
 /// Names an open-model load by its share of the capacity, and a closed-model load by its number of
-/// connections.
+/// connections and streams.
 pub(crate) fn load_name(run: &Run, capacity_per_s: f64) -> String {
     match run.plan.rate_per_s() {
         Some(per_s) => format!("{:.0} %", 100.0 * per_s / capacity_per_s),
-        None => match run.plan.connections {
-            1 => "closed, 1 connection".to_owned(),
-            n => format!("closed, {n} connections"),
-        },
+        None => {
+            let streams = plan::streams(&run.plan);
+            match run.plan.connections {
+                1 => format!("closed, 1 connection{streams}"),
+                n => format!("closed, {n} connections{streams}"),
+            }
+        }
     }
 }
 

@@ -8,10 +8,10 @@ use std::path::Path;
 
 use floodmark_record::Record;
 use floodmark_record::plan::{
-    Address, Arrivals, CloseFirst, ConnectionUse, Length, Plan, RequestPlan, Schedule,
+    Address, Arrivals, CloseFirst, ConnectionUse, Http, Http2, Length, Plan, RequestPlan, Schedule,
 };
 use floodmark_record::run::Run;
-use floodmark_record::units::show_bytes;
+use floodmark_record::units::{show_bytes, show_size};
 
 use super::document::{Emphasis, Span, TextLine, line, plain};
 use super::figures::{count_of, duration, rate, seconds};
@@ -47,6 +47,7 @@ pub fn describe(plan: &Plan, attempts: usize) -> String {
     });
     let mut parts = Vec::from_iter(mix);
     parts.extend([model(plan), connections(plan)]);
+    parts.extend((plan.http != Http::V1).then(|| "HTTP/2".to_owned()));
     parts.extend(addresses(plan));
     parts.push(count_of(plan.threads.into(), "thread"));
     parts.push(match attempts {
@@ -106,8 +107,18 @@ fn describe_schedule(schedule: &Schedule) -> String {
     }
 }
 
+/// Returns the streams of each connection, to follow the number of connections: ` × 10 streams`, or
+/// no text for HTTP/1.1.
+pub(crate) fn streams(plan: &Plan) -> String {
+    match plan.http {
+        Http::V1 => String::new(),
+        Http::V2(Http2 { streams, .. }) => format!(" × {}", count_of(streams.into(), "stream")),
+    }
+}
+
 fn connections(plan: &Plan) -> String {
     let n = u64::from(plan.connections);
+    let streams = streams(plan);
     let cap = if plan.is_open() { "up to " } else { "" };
     let close = match plan.close_first {
         CloseFirst::Server => "",
@@ -115,14 +126,19 @@ fn connections(plan: &Plan) -> String {
         CloseFirst::Reset => ", reset by the client",
     };
     if plan.hold() {
-        return count_of(n, "held connection");
+        return format!("{}{streams}", count_of(n, "held connection"));
     }
     match plan.connection_use {
-        ConnectionUse::Kept => format!("{cap}{}", count_of(n, "kept connection")),
+        ConnectionUse::Kept => format!("{cap}{}{streams}", count_of(n, "kept connection")),
         ConnectionUse::PerConnection(each) => {
             let (connections, requests) = (count_of(n, "connection"), count_of(each, "request"));
-            format!("{cap}{connections} with {requests} each{close}")
+            let each = match plan.http {
+                Http::V1 => "each",
+                Http::V2(_) => "per connection",
+            };
+            format!("{cap}{connections}{streams} with {requests} {each}{close}")
         }
+        // A fresh connection carries one request.
         ConnectionUse::Fresh => {
             format!("{cap}{} at once{close}", count_of(n, "fresh connection"))
         }
@@ -220,6 +236,16 @@ pub(crate) fn details(run: &Run) -> Vec<TextLine> {
         line("address", plan.target.show_addresses()),
         line("load", describe(plan, 1)),
     ];
+    if let Http::V2(settings) = plan.http {
+        let [window, table] = [settings.window_bytes, settings.table_bytes];
+        lines.extend([
+            line(
+                "HTTP/2 window",
+                format!("{} per stream", show_size(window.into())),
+            ),
+            line("HTTP/2 header table", show_size(table.into())),
+        ]);
+    }
     match process_use::external(run) {
         Some((name, tool)) => lines.extend([
             line("client", process_use::version(name, tool)),
@@ -281,6 +307,48 @@ mod tests {
         let mut record = fixture::record(Vec::new());
         record.tool.command = arguments.iter().map(|word| (*word).to_owned()).collect();
         command(&record).unwrap()
+    }
+
+    #[test]
+    fn describes_streams() {
+        let mut plan = fixture::closed().plan;
+        let described = |plan: &Plan| describe(plan, 1).replace('\u{a0}', " ");
+        let version_1 = described(&plan);
+        plan.http = Http::V2(Http2 {
+            streams: 10,
+            ..Http2::default()
+        });
+        let version_2 = described(&plan);
+        assert_eq!(
+            version_2.replace(" × 10 streams, HTTP/2", ""),
+            version_1,
+            "{version_2}"
+        );
+        assert!(version_2.contains("50 kept connections × 10 streams, HTTP/2, 1 thread"));
+        plan.connection_use = ConnectionUse::PerConnection(100);
+        plan.close_first = CloseFirst::Client;
+        let limited = described(&plan);
+        assert!(
+            limited.contains(
+                "50 connections × 10 streams with 100 requests per connection, closed by the client \
+                 first, HTTP/2"
+            ),
+            "{limited}"
+        );
+        plan.http = plan.http.with_one_stream();
+        plan.connection_use = ConnectionUse::Fresh;
+        let fresh = described(&plan);
+        assert!(
+            fresh.contains("50 fresh connections at once, closed by the client first, HTTP/2"),
+            "{fresh}"
+        );
+        let mut run = fixture::closed();
+        run.plan = plan;
+        let lines = format!("{:?}", details(&run));
+        assert!(
+            lines.contains("1MiB per stream") && lines.contains("4KiB"),
+            "{lines}"
+        );
     }
 
     #[test]

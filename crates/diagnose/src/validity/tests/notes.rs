@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use floodmark_record::plan::{Http, Http2};
+
 use super::*;
 use crate::testing::burst;
 
@@ -81,12 +83,18 @@ fn checks_littles_law_only_if_it_applies() {
     case.notes_nothing();
     case.run.response_time_us.mean = Some(40_000.0);
     case.notes_one(&["gives 40.0 requests", "50 connections", "20 %"]);
-    // Little's law is not checked if there are failures, fresh connections, an open-model schedule,
-    // or response times close to the length of the run.
+    // Little's law is not checked if there are failures, fresh connections, several streams, an
+    // open-model schedule, or response times close to the length of the run.
     case.run.requests.reconnects = 1;
     case.notes_nothing();
     case.run.requests.reconnects = 0;
     case.run.plan.connection_use = floodmark_record::plan::ConnectionUse::Fresh;
+    case.notes_nothing();
+    case.run.plan = closed();
+    case.run.plan.http = Http::V2(Http2 {
+        streams: 2,
+        ..Http2::default()
+    });
     case.notes_nothing();
     case.run.plan = open();
     case.notes_nothing();

@@ -20,7 +20,7 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
         Demand::TooLow { concurrency } => concurrency,
         Demand::Met => return ruled_out(service.figure.clone()),
     };
-    let connections = f64::from(facts.run.plan.connections);
+    let in_flight = facts.run.plan.max_in_flight() as f64;
     let shortest_us = facts.run.least_service_time_us.unwrap_or(0.0);
     let shortest = show_ns(shortest_us * 1e3);
     let more = more_connections(facts.run.plan.connections);
@@ -30,13 +30,13 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     Candidate::new(
         EvidenceRank::Demand,
         format!(
-            "{connections:.0} concurrent requests are too few: each takes {shortest}, and no request \
+            "{in_flight:.0} concurrent requests are too few: each takes {shortest}, and no request \
              waits for another"
         ),
         [show_times(facts), facts.idle_cpus().map(show_idle)],
         format!("use more connections in the load: -c {more}"),
     )
-    .with_limit(Some(connections / (shortest_us / 1e6)))
+    .with_limit(Some(in_flight / (shortest_us / 1e6)))
     .via(vec![step])
     .found()
 }

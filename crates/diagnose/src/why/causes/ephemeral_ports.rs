@@ -1,7 +1,7 @@
 //! The client ran out of local ports, usually because of connections in TIME_WAIT.
 
 use floodmark_record::metric::SocketFigure;
-use floodmark_record::plan::Sources;
+use floodmark_record::plan::{Http, Sources};
 
 use super::*;
 
@@ -64,10 +64,14 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
         EvidenceRank::Counted,
         format!("the client ran out of local ports{number}: {holder}"),
         evidence,
-        if run.plan.connection_use == ConnectionUse::Fresh {
-            "reuse connections (omit --fresh), use --close-first server, or add source addresses"
-        } else {
-            "add source addresses (--sources), or use fewer connections"
+        match (run.plan.connection_use, run.plan.http) {
+            (ConnectionUse::Fresh, Http::V1) => {
+                "reuse connections (omit --fresh), use --close-first server, or add source addresses"
+            }
+            (ConnectionUse::Fresh, Http::V2(_)) => {
+                "reuse connections (omit --fresh), use --close-first reset, or add source addresses"
+            }
+            _ => "add source addresses (--sources), or use fewer connections",
         },
     )
     .at([(StepKind::Ports, Actor::Client)])
