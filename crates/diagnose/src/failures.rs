@@ -86,7 +86,7 @@ fn fix(error: ReadError) -> &'static str {
     match error {
         ReadError::NotHttp => "find out what listens on this port, or use another port",
         ReadError::Tls => "use https:// in the URL",
-        ReadError::Http2 => "enable HTTP/1.1 in the server",
+        ReadError::Http2 => "use --http 2, or enable HTTP/1.1 in the server",
         ReadError::UnknownLength => {
             "make the server send Content-Length, use chunked encoding, or close the connection after the response"
         }

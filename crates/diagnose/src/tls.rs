@@ -53,8 +53,9 @@ pub(crate) fn fix(name: &str) -> &'static str {
         "tls_answered_in_plain_http" => "use http:// in the URL, or the server's HTTPS port",
         "tls_not_spoken" => "check the port",
         "tls_alpn_refused" => {
-            "enable the protocol \"http/1.1\" (ALPN) in the server; floodmark supports no other protocol"
+            "use --http 2, or enable the protocol \"http/1.1\" (ALPN) in the server"
         }
+        "tls_http2_not_chosen" => "use --http 1.1",
         "tls_nothing_in_common"
         | "tls_alert_handshake_failure"
         | "tls_alert_protocol_version"
@@ -83,6 +84,8 @@ mod tests {
         ]);
         assert_eq!(most_frequent(&errors), Some("tls_wrong_name"));
         assert!(fix("tls_wrong_name").contains("--insecure"));
+        assert!(fix("tls_alpn_refused").contains("--http 2"));
+        assert!(fix("tls_http2_not_chosen").contains("--http 1.1"));
         assert_eq!(most_frequent(&BTreeMap::new()), None);
     }
 }

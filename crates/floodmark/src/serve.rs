@@ -1,7 +1,7 @@
 //! `floodmark serve`: runs one of floodmark's own servers.
 
 use std::net::SocketAddr;
-use std::num::{NonZeroU64, NonZeroUsize};
+use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -24,6 +24,8 @@ use crate::out;
 const STOP_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Run a native server as an upper bound for comparison with other servers.
+///
+/// Serves HTTP/1.1, and HTTP/2 without TLS to clients with prior knowledge.
 ///
 /// Prints `listening on http://ADDRESS` when ready. After Ctrl-C or SIGTERM, completes the requests
 /// in flight and exits.
@@ -77,6 +79,10 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N", value_parser = positive)]
     pub max_connections: Option<NonZeroUsize>,
 
+    /// Maximum number of open streams on an HTTP/2 connection
+    #[arg(long, value_name = "N", default_value_t = Limits::default().streams, value_parser = streams)]
+    pub max_streams: NonZeroU32,
+
     /// With --journal or --store: maximum queueing delay of a POST request, with a unit. While the
     /// oldest queued request has waited longer than this, new ones get a 503. With --store, queued
     /// requests that exceed this limit also get a 503, as do requests that the store does not
@@ -111,6 +117,12 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 fn positive(text: &str) -> Result<NonZeroUsize, String> {
     let n = count_from_one(text)?;
     let n = usize::try_from(n).ok().and_then(NonZeroUsize::new);
+    n.ok_or_else(|| "is too large".to_owned())
+}
+
+fn streams(text: &str) -> Result<NonZeroU32, String> {
+    let n = count_from_one(text)?;
+    let n = u32::try_from(n).ok().and_then(NonZeroU32::new);
     n.ok_or_else(|| "is too large".to_owned())
 }
 
@@ -166,6 +178,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Ending> {
         store: args.store.as_deref().map(store).transpose()?,
         limits: Limits {
             connections: args.max_connections,
+            streams: args.max_streams,
             idle: args.idle,
             max_wait: args.max_wait,
             reserve: NonZeroU64::new(args.reserve).unwrap_or(NonZeroU64::MIN),

@@ -152,7 +152,7 @@ pub fn run(
         plans: [plan, &other.plan],
         requests: [PlanRequests::of(plan)?, PlanRequests::of(&other.plan)?],
         first_number: input.first_number,
-        tls: (plan.tls.as_ref().map(|tls| Tls::new(tls, &input.anchors))).transpose()?,
+        tls: Tls::of(plan, &input.anchors)?,
         mean,
         shared: SharedState::new(threads, stop.clone(), Clock::start(), 1),
         turns: Mutex::new(None),

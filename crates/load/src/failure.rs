@@ -139,8 +139,23 @@ impl TlsFailure {
         Self::new("tls_closed_without_notify", detail.to_owned())
     }
 
+    /// Returns the failure for a server that does not choose HTTP/2, although the client offers no
+    /// other protocol.
+    pub fn http2_not_chosen() -> Self {
+        let detail = "the server does not offer HTTP/2 over TLS (ALPN)";
+        Self::new("tls_http2_not_chosen", detail.to_owned())
+    }
+
     /// Interprets an error from rustls. `received` starts with the bytes that caused the error.
-    pub fn from_rustls(error: &Error, received: &[u8], is_certificate_requested: bool) -> Self {
+    pub fn from_rustls(
+        error: &Error,
+        received: &[u8],
+        is_certificate_requested: bool,
+        offers_http2: bool,
+    ) -> Self {
+        if offers_http2 && refuses_protocol(error) {
+            return Self::http2_not_chosen();
+        }
         let named = |name| (name, error.to_string());
         let (name, detail) = match error {
             Error::InvalidCertificate(why) => certificate(why),
@@ -148,11 +163,8 @@ impl TlsFailure {
                 "tls_alert_certificate_required",
                 "the server requires a client certificate".to_owned(),
             ),
+            error if refuses_protocol(error) => named("tls_alpn_refused"),
             Error::AlertReceived(why) => named(alert(*why)),
-            Error::NoApplicationProtocol
-            | Error::PeerMisbehaved(PeerMisbehaved::SelectedUnofferedApplicationProtocol) => {
-                named("tls_alpn_refused")
-            }
             Error::PeerIncompatible(_) => named("tls_nothing_in_common"),
             Error::DecryptError => named("tls_bad_record"),
             Error::PeerSentOversizedRecord
@@ -189,6 +201,16 @@ impl From<TlsFailure> for io::Error {
     fn from(failure: TlsFailure) -> Self {
         io::Error::other(failure)
     }
+}
+
+/// Returns whether the server accepts none of the offered application protocols (ALPN).
+fn refuses_protocol(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::AlertReceived(AlertDescription::NoApplicationProtocol)
+            | Error::NoApplicationProtocol
+            | Error::PeerMisbehaved(PeerMisbehaved::SelectedUnofferedApplicationProtocol)
+    )
 }
 
 /// Returns the error name for a certificate error, and an explanation for users who do not know
@@ -279,7 +301,6 @@ fn alert(alert: AlertDescription) -> &'static str {
         AlertDescription::RecordOverflow => "tls_alert_record_overflow",
         AlertDescription::UnexpectedMessage => "tls_alert_unexpected_message",
         AlertDescription::IllegalParameter => "tls_alert_illegal_parameter",
-        AlertDescription::NoApplicationProtocol => "tls_alpn_refused",
         _ => "tls_alert",
     }
 }

@@ -145,7 +145,7 @@ pub fn run(
     let job = Job {
         input: &input,
         requests,
-        tls: (plan.tls.as_ref().map(|tls| Tls::new(tls, &input.anchors))).transpose()?,
+        tls: Tls::of(plan, &input.anchors)?,
         await_start,
         phases: if !plan.warmup.is_zero() {
             &[Phase::Warmup, Phase::Measure]

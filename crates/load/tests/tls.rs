@@ -18,7 +18,7 @@ use common::{Run, input, try_input};
 use floodmark_load::worker::StopFlag;
 use floodmark_record::TimeKind;
 use floodmark_record::events::EndReason;
-use floodmark_record::plan::{Arrivals, Backend, CloseFirst, ConnectionUse, Plan};
+use floodmark_record::plan::{Arrivals, Backend, CloseFirst, ConnectionUse, Http, Http2, Plan};
 use floodmark_record::tls::{TlsPlan, Trust};
 use floodmark_record::worker_input::WorkerInput;
 use rustls::{HandshakeKind, ServerConfig, ServerConnection, Stream};
@@ -39,6 +39,8 @@ on_both_backends! {
     accepts_a_ca_certificate_in_the_file
     names_a_server_that_requires_a_certificate
     names_other_handshake_failures
+    a_server_that_knows_http2_chooses_it
+    refuses_a_server_that_does_not_choose_http2
     a_handshake_that_hangs_times_out
 }
 
@@ -477,6 +479,51 @@ fn names_other_handshake_failures(backend: Backend) {
     ] {
         let input = secured(backend, address, closed_plan(2, 10));
         refused_as(input, name, words);
+    }
+}
+
+/// Returns a server configuration with these application protocols.
+fn speaking(suite: usize, protocols: &[&[u8]]) -> ServerConfig {
+    let mut config = server(&IDENTITY, &[SUITES[suite]], true);
+    config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+    config
+}
+
+/// Returns `plan` with TLS and HTTP/2.
+fn secured_http2(backend: Backend, address: SocketAddr, plan: Plan) -> WorkerInput {
+    let http = Http::V2(Http2::default());
+    secured(backend, address, Plan { http, ..plan })
+}
+
+fn a_server_that_knows_http2_chooses_it(backend: Backend) {
+    for suite in [0, 3] {
+        for protocols in [&[&b"h2"[..]][..], &[b"http/1.1", b"h2"]] {
+            let chosen = Arc::new(Mutex::new(Vec::new()));
+            let seen = Arc::clone(&chosen);
+            let server = Server::start(speaking(suite, protocols), move |stream| {
+                let protocol = stream.conn.alpn_protocol().map(<[u8]>::to_vec);
+                seen.lock().unwrap().push(protocol);
+                let _ = stream.read(&mut [0; 4096]);
+            });
+            let run = run(secured_http2(backend, server.address, closed_plan(1, 1)));
+            assert!(run.end.tls.unwrap().handshakes > 0);
+            let chosen = chosen.lock().unwrap();
+            assert!(!chosen.is_empty());
+            let is_http2 = |protocol: &Option<Vec<u8>>| protocol.as_deref() == Some(b"h2");
+            assert!(chosen.iter().all(is_http2), "{chosen:?}");
+        }
+    }
+}
+
+fn refuses_a_server_that_does_not_choose_http2(backend: Backend) {
+    for suite in [0, 3] {
+        // The first server chooses no protocol, and the second server sends an alert.
+        for protocols in [&[][..], &[&b"http/1.1"[..]]] {
+            let server = Server::responding(speaking(suite, protocols));
+            let input = secured_http2(backend, server.address, closed_plan(2, 10));
+            let words = "the server does not offer HTTP/2 over TLS (ALPN)";
+            refused_as(input, "tls_http2_not_chosen", words);
+        }
     }
 }
 

@@ -17,7 +17,7 @@ pub enum ReadError {
     #[error("the server speaks TLS, but the request was plain HTTP")]
     Tls,
     /// The first bytes are an HTTP/2 SETTINGS frame.
-    #[error("the server speaks HTTP/2, which floodmark does not support")]
+    #[error("the server speaks HTTP/2, but the request was HTTP/1.1")]
     Http2,
     /// The version is neither 1.0 nor 1.1.
     #[error("illegal HTTP version: a response must start with \"HTTP/1.1 \" or \"HTTP/1.0 \"")]

@@ -1,7 +1,6 @@
-//! Serves one connection.
+//! Serves one connection over HTTP/1.1, or passes it to [`http2`].
 
 use std::future::poll_fn;
-use std::io;
 use std::net::TcpStream as StdStream;
 use std::rc::Rc;
 use std::task::Poll;
@@ -12,6 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, sink};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use crate::http2;
 use crate::service::service;
 use crate::settings::Limits;
 use crate::socket::ConnectionSocket;
@@ -53,6 +53,7 @@ pub(crate) fn serve(worker: Rc<Worker>, stream: StdStream) -> impl Future<Output
         let socket = ConnectionSocket::new(stream, Rc::clone(&pace), Rc::clone(&worker.register));
         let service = service(Rc::clone(&worker), Rc::clone(&pace));
         let mut connection = worker.http.serve_connection(socket, service);
+        let mut is_http2 = false;
         let whole = poll_fn(|cx| {
             pace.remember(cx.waker());
             if pace.cut.get() {
@@ -60,7 +61,8 @@ pub(crate) fn serve(worker: Rc<Worker>, stream: StdStream) -> impl Future<Output
             }
             match connection.poll_without_shutdown(cx) {
                 Poll::Ready(Ok(())) => Poll::Ready(!pace.linger.get()),
-                Poll::Ready(Err(_)) => {
+                Poll::Ready(Err(error)) => {
+                    is_http2 = error.is_parse_version_h2();
                     pace.linger.set(true);
                     Poll::Ready(false)
                 }
@@ -71,17 +73,24 @@ pub(crate) fn serve(worker: Rc<Worker>, stream: StdStream) -> impl Future<Output
         if whole && pace.is_last.get() {
             connection.into_parts().io.finish();
         } else if !whole && pace.linger.get() && !pace.cut.get() {
-            // Box this future, so that it does not enlarge the future of every connection.
-            Box::pin(linger(connection.into_parts().io.into_registered())).await;
+            // Box these futures, so that they do not enlarge the future of every connection.
+            let http1::Parts { io, read_buf, .. } = connection.into_parts();
+            match io.into_registered() {
+                // hyper has read the preface of HTTP/2, and has not responded.
+                Ok(stream) if is_http2 => {
+                    Box::pin(http2::serve(worker, pace, read_buf, stream)).await;
+                }
+                Ok(stream) => Box::pin(linger(stream)).await,
+                Err(_) => {} // the event loop is out of memory
+            }
         }
     }
 }
 
 /// Closes the sending direction and discards received bytes, so that the client can read the last
-/// response. Does nothing if the stream could not be registered with the event loop.
-async fn linger(stream: io::Result<TcpStream>) {
+/// response.
+async fn linger(mut stream: TcpStream) {
     let drain = async {
-        let mut stream = stream?;
         stream.shutdown().await?;
         copy(&mut stream.take(LINGER_BYTES), &mut sink()).await
     };

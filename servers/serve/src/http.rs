@@ -7,16 +7,24 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue};
-use hyper::{Request, Response, StatusCode, Version};
+use hyper::{Request, Response, StatusCode, Uri, Version};
 
-/// Returns why the `Host` header of a request is invalid, or `None` if it is valid.
-pub(crate) fn host_fault(version: Version, headers: &HeaderMap) -> Option<&'static str> {
+const INVALID_HOST: &str = "invalid Host header; send a host, or a host and a port";
+
+/// Returns why the `Host` header of a request is invalid, or `None` if it is valid. In HTTP/2, the
+/// authority of `uri` replaces the header (RFC 9113, section 8.3.1).
+pub(crate) fn host_fault(version: Version, uri: &Uri, headers: &HeaderMap) -> Option<&'static str> {
+    let authority = || uri.authority().filter(|_| version == Version::HTTP_2);
     let mut values = headers.get_all(HOST).iter();
     match (values.next(), values.next()) {
         (None, _) if version < Version::HTTP_11 => None,
-        (None, _) => Some("no Host header; send one"),
+        (None, _) => match authority() {
+            Some(value) if is_host(value.as_str().as_bytes()) => None,
+            Some(_) => Some(INVALID_HOST),
+            None => Some("no Host header; send one"),
+        },
         (Some(value), None) if is_host(value.as_bytes()) => None,
-        (Some(_), None) => Some("invalid Host header; send a host, or a host and a port"),
+        (Some(_), None) => Some(INVALID_HOST),
         (Some(_), Some(_)) => Some("several Host headers; send one"),
     }
 }
@@ -69,6 +77,8 @@ fn is_name(mut text: &[u8]) -> bool {
 pub(crate) enum BodyFault {
     /// The body is longer than the limit.
     TooLong,
+    /// The body of an HTTP/2 request is not complete in time.
+    TooSlow,
     /// The body is malformed or incomplete.
     Malformed,
 }
@@ -151,10 +161,20 @@ mod tests {
     }
 
     #[test]
-    fn http_1_1_requires_one_host() {
-        let fault = |version, values: &[&str]| host_fault(version, &headers(values));
+    fn requires_one_host() {
+        let fault =
+            |version, values: &[&str]| host_fault(version, &Uri::default(), &headers(values));
         assert_eq!(fault(Version::HTTP_11, &["x"]), None);
         assert_eq!(fault(Version::HTTP_10, &[]), None);
+        // Only in HTTP/2 does the authority replace the header.
+        let of = |version, uri: &'static str| {
+            host_fault(version, &Uri::from_static(uri), &HeaderMap::new())
+        };
+        assert_eq!(of(Version::HTTP_2, "http://x:80/"), None);
+        assert_eq!(of(Version::HTTP_2, "http://u@x/"), Some(INVALID_HOST));
+        for (version, uri) in [(Version::HTTP_11, "http://x/"), (Version::HTTP_2, "/")] {
+            assert!(of(version, uri).unwrap().starts_with("no Host"), "{uri}");
+        }
         for (version, values, expected) in [
             (Version::HTTP_11, &[][..], "no Host"),
             (Version::HTTP_11, &["x", "x"], "several Host"),

@@ -2,8 +2,8 @@
 //! and tokio. Their throughput is a reference for other systems. [`serve`] runs one workload until
 //! shutdown and prints nothing.
 //!
-//! Start reading in `server.rs`, then read `worker.rs` (one thread), `connection.rs` and
-//! `service.rs`. The dispatcher's numbers are in `numbers.rs`, and the state file is in
+//! Start reading in `server.rs`, then read `worker.rs` (one thread), `connection.rs`
+//! (HTTP/1.1), `http2.rs` and `service.rs`. The dispatcher's numbers are in `numbers.rs`, and the state file is in
 //! `state_file.rs`. The scores and their journal are in `scoring.rs` and `commits.rs`. The bars are
 //! in `bars.rs`, `store_queue.rs`, `embedded_bars.rs` (a database file) and `postgresql/`.
 //!
@@ -17,6 +17,7 @@ mod connection;
 mod embedded_bars;
 mod error;
 mod http;
+mod http2;
 mod numbers;
 mod pace;
 #[cfg(feature = "postgresql")]

@@ -29,7 +29,7 @@ pub(crate) struct Pace {
     moved: Cell<ClockSteps>,
     /// Start of the request that is being received; `None` if all requests have been read.
     request_since: Cell<Option<ClockSteps>>,
-    /// Whether the head of the request in progress is complete.
+    /// Whether the head of the request in progress is complete, or an HTTP/2 stream is open.
     has_head: Cell<bool>,
     /// Whether the send buffer is full.
     pub(crate) write_blocked: Cell<bool>,
@@ -73,6 +73,14 @@ impl Pace {
     pub(crate) fn responded(&self) {
         self.request_since.set(None);
         self.has_head.set(false);
+    }
+
+    /// Records progress on an HTTP/2 connection with `streams` open streams. The limit on the time
+    /// of a request applies to each stream, not to the connection.
+    pub(crate) fn progressed(&self, streams: usize, now: ClockSteps) {
+        self.moved.set(now);
+        self.request_since.set(None);
+        self.has_head.set(streams > 0);
     }
 
     fn begin_request(&self, now: ClockSteps) {

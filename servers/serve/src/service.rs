@@ -10,7 +10,8 @@ use bytes::Bytes;
 use hyper::body::{Body, Incoming};
 use hyper::header::{ALLOW, CONNECTION, HeaderMap, HeaderValue, RETRY_AFTER};
 use hyper::service::{Service, service_fn};
-use hyper::{Method, Request, StatusCode};
+use hyper::{Method, Request, StatusCode, Version};
+use tokio::time::timeout;
 
 use crate::bars::bars;
 use crate::http::{BodyFault, HttpResponse, host_fault, ok, read_body, refusal};
@@ -57,18 +58,36 @@ fn asks_to_close(headers: &HeaderMap) -> bool {
 
 fn finished(worker: &Worker, pace: &Pace, mut response: HttpResponse) -> HttpResponse {
     pace.responded();
-    worker.totals.borrow_mut().answered += 1;
-    if worker.is_stopping() || worker.shared.budget.is_exceeded() {
+    if count_response(worker) {
         let headers = response.headers_mut();
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
     response
 }
 
+/// Counts a response. Returns whether the server must close the connection afterwards.
+pub(crate) fn count_response(worker: &Worker) -> bool {
+    worker.totals.borrow_mut().answered += 1;
+    worker.is_stopping() || worker.shared.budget.is_exceeded()
+}
+
+/// Returns the response to a request.
+pub(crate) async fn respond(
+    worker: Rc<Worker>,
+    pace: Rc<Pace>,
+    request: Request<Incoming>,
+) -> HttpResponse {
+    let is_complete = request.body().is_end_stream();
+    match is_complete.then(|| immediate(&worker, &request)).flatten() {
+        Some(response) => response,
+        None => delayed(worker, pace, request).await,
+    }
+}
+
 /// Returns the response, or `None` if the response must wait or depends on the body.
 fn immediate(worker: &Worker, request: &Request<Incoming>) -> Option<HttpResponse> {
     let workload = worker.shared.workload;
-    if let Some(reason) = host_fault(request.version(), request.headers()) {
+    if let Some(reason) = host_fault(request.version(), request.uri(), request.headers()) {
         return Some(refusal(StatusCode::BAD_REQUEST, reason, None));
     }
     let methods = workload.methods();
@@ -121,7 +140,16 @@ async fn delayed(
     mut request: Request<Incoming>,
 ) -> HttpResponse {
     let limit = worker.shared.limits.body_bytes;
-    let body = match read_body(&mut request, limit).await {
+    let is_http2 = request.version() == Version::HTTP_2;
+    let body = read_body(&mut request, limit);
+    // In HTTP/1.1, the worker's scan limits the time.
+    let body = if is_http2 {
+        let read = timeout(worker.shared.limits.request, body).await;
+        read.unwrap_or(Err(BodyFault::TooSlow))
+    } else {
+        body.await
+    };
+    let body = match body {
         Ok(body) => {
             pace.received_body();
             body
@@ -129,6 +157,10 @@ async fn delayed(
         Err(BodyFault::Malformed) => {
             let reason = "malformed or incomplete body; check its chunk sizes or Content-Length";
             return last_refusal(&pace, StatusCode::BAD_REQUEST, reason);
+        }
+        Err(BodyFault::TooSlow) => {
+            let reason = "incomplete body; send the whole body at once";
+            return last_refusal(&pace, StatusCode::REQUEST_TIMEOUT, reason);
         }
         Err(BodyFault::TooLong) => {
             let reason = format!("body too long; the limit is {limit} bytes");

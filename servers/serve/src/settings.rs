@@ -1,7 +1,7 @@
 //! Settings and limits of a server.
 
 use std::net::SocketAddr;
-use std::num::{NonZeroU64, NonZeroUsize};
+use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -111,6 +111,9 @@ fn postgresql(_: &str) -> Result<StoreSetting, String> {
 }
 
 /// Limits of a server. They bound all queues and buffers.
+///
+/// In HTTP/2, a refused request ends its stream instead of the connection, and the number of
+/// headers is not limited.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Maximum size of a request head, in bytes. If a head is longer, the server responds with 431
@@ -126,10 +129,12 @@ pub struct Limits {
     /// each connection then ends after its next response, so that all clients are served in turn.
     /// Default: the hard limit on open files minus 64 file descriptors for the server itself.
     pub connections: Option<NonZeroUsize>,
+    /// Maximum number of open streams on an HTTP/2 connection. Default: 128, as in nginx.
+    pub streams: NonZeroU32,
     /// Time after which an idle connection is closed, at most 1.2 s late. Default: 60 s.
     pub idle: Duration,
-    /// Maximum time from the first to the last byte of a request. The limit is enforced at most
-    /// 1.2 s late. Default: 10 s.
+    /// Maximum time from the first to the last byte of a request, and in HTTP/2 from its head to its
+    /// last byte. The limit is enforced at most 1.2 s late. Default: 10 s.
     pub request: Duration,
     /// Maximum queueing delay at the journal or store. While the oldest queued request has waited
     /// longer, new requests get a 503. Inserts that have waited longer in a store's queue also get
@@ -153,6 +158,7 @@ impl Default for Limits {
             headers: 100,
             body_bytes: 64 * 1024,
             connections: None,
+            streams: NonZeroU32::new(128).expect("a positive constant"),
             idle: Duration::from_secs(60),
             request: Duration::from_secs(10),
             max_wait: Duration::from_secs(1),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use floodmark_record::plan::{Http, Plan};
 use floodmark_record::tls::{TlsPlan, Trust, TrustAnchor};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{
@@ -16,8 +17,10 @@ use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, Signatur
 
 use crate::failure::is_authority;
 
-/// The only application protocol offered (ALPN, RFC 7301).
-const ALPN: &[u8] = b"http/1.1";
+/// Name of HTTP/1.1 in ALPN (RFC 7301).
+const HTTP_1_1: &[u8] = b"http/1.1";
+/// Name of HTTP/2 in ALPN (RFC 9113, section 3.2).
+const HTTP_2: &[u8] = b"h2";
 
 /// Number of sessions that a load thread stores.
 /// rustls keeps at most 8 TLS 1.3 tickets per server.
@@ -58,7 +61,17 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// Creates the configuration. `anchors` are the trusted certificate authorities.
+    /// Creates the configuration of a plan. Returns `None` if the plan uses plain HTTP. `anchors`
+    /// are the trusted certificate authorities.
+    ///
+    /// # Errors
+    /// Fails like [`Tls::new`].
+    pub fn of(plan: &Plan, anchors: &[TrustAnchor]) -> Result<Option<Self>, TlsError> {
+        let tls = plan.tls.as_ref().map(|tls| Tls::new(tls, anchors));
+        Ok(tls.transpose()?.map(|tls| tls.with_http(plan.http)))
+    }
+
+    /// Creates the configuration for HTTP/1.1. `anchors` are the trusted certificate authorities.
     ///
     /// # Errors
     /// Fails if the name or an authority is invalid, or if no authority is available.
@@ -83,7 +96,7 @@ impl Tls {
             }
         };
         let mut config = builder.with_no_client_auth();
-        config.alpn_protocols = vec![ALPN.to_vec()];
+        config.alpn_protocols = vec![HTTP_1_1.to_vec()];
         if !plan.resumption {
             config.resumption = Resumption::disabled();
         }
@@ -93,6 +106,16 @@ impl Tls {
             resumption: plan.resumption,
             name: ServerName::try_from(name.clone()).map_err(|_| TlsError::Name(name))?,
         })
+    }
+
+    /// Returns the configuration for a version of HTTP, which is the only protocol offered.
+    pub(super) fn with_http(mut self, http: Http) -> Self {
+        let name = match http {
+            Http::V1 => HTTP_1_1,
+            Http::V2(_) => HTTP_2,
+        };
+        self.config.alpn_protocols = vec![name.to_vec()];
+        self
     }
 
     /// Returns the configuration for one load thread, and a flag that is set when a server requests
@@ -107,6 +130,11 @@ impl Tls {
         config.client_auth_cert_resolver = Arc::clone(&request) as _;
         (Arc::new(config), request)
     }
+}
+
+/// Returns whether a configuration offers HTTP/2.
+pub(super) fn offers_http2(config: &ClientConfig) -> bool {
+    config.alpn_protocols.iter().any(|name| name == HTTP_2)
 }
 
 /// Records whether a server requests a client certificate, and offers none.

@@ -9,7 +9,7 @@ use rustls::unbuffered::{
 };
 use rustls::{ClientConfig, Error, HandshakeKind, ProtocolVersion};
 
-use super::config::CertificateRequest;
+use super::config::{CertificateRequest, offers_http2};
 use crate::failure::TlsFailure;
 
 /// Size in bytes of the overhead in a request's records: headers, nonces, tags and a key update.
@@ -22,6 +22,8 @@ pub struct TlsConnection {
     rustls: UnbufferedClientConnection,
     /// Whether a server has requested a client certificate, on this or another connection.
     certificate_request: Arc<CertificateRequest>,
+    /// Whether the client offers HTTP/2, and no other protocol.
+    offers_http2: bool,
     /// The received part of an incomplete record.
     partial: Vec<u8>,
     /// Bytes to send before anything else.
@@ -43,11 +45,13 @@ impl TlsConnection {
         name: ServerName<'static>,
         certificate_request: Arc<CertificateRequest>,
     ) -> Result<Self, TlsFailure> {
+        let offers_http2 = offers_http2(&config);
         let rustls = UnbufferedClientConnection::new(config, name)
-            .map_err(|error| TlsFailure::from_rustls(&error, &[], false))?;
+            .map_err(|error| TlsFailure::from_rustls(&error, &[], false, offers_http2))?;
         let mut connection = TlsConnection {
             rustls,
             certificate_request,
+            offers_http2,
             partial: Vec::new(),
             outgoing: Vec::new(),
             is_established: false,
@@ -61,6 +65,12 @@ impl TlsConnection {
     /// Returns whether the handshake resumed an earlier session.
     pub fn is_resumed(&self) -> bool {
         self.rustls.handshake_kind() == Some(HandshakeKind::Resumed)
+    }
+
+    /// Returns whether the server chose no protocol in a completed handshake, although the client
+    /// offers HTTP/2. Without a choice, the server speaks HTTP/1.1.
+    pub fn lacks_http2(&self) -> bool {
+        self.offers_http2 && self.rustls.alpn_protocol().is_none()
     }
 
     /// Returns the version and cipher suite of a completed handshake, such as `TLS 1.3
@@ -97,7 +107,7 @@ impl TlsConnection {
                 // rustls has queued an alert for the server. This call collects the alert.
                 let _ = self.advance(&mut [], &mut Vec::new());
                 let is_requested = self.certificate_request.was_received();
-                TlsFailure::from_rustls(&error, data, is_requested)
+                TlsFailure::from_rustls(&error, data, is_requested, self.offers_http2)
             })?;
             rest = &mut rest[discard..];
             if is_waiting {

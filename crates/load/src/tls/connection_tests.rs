@@ -1,10 +1,12 @@
 //! Handshakes and records against an in-memory rustls server.
 
-use std::io::{Read, Write};
+use std::io::{Cursor, Read, Write};
 use std::sync::LazyLock;
 
+use floodmark_record::plan::{Http, Http2};
 use floodmark_record::tls::{TlsPlan, Trust};
 use proptest::prelude::*;
+use rustls::server::Acceptor;
 use rustls::{ServerConfig, ServerConnection, SupportedCipherSuite};
 
 use super::super::config::Tls;
@@ -16,6 +18,20 @@ static IDENTITY: LazyLock<Identity> = LazyLock::new(|| AUTHORITY.issue(&["localh
 
 fn config(suite: SupportedCipherSuite) -> ServerConfig {
     server(&IDENTITY, &[suite], true)
+}
+
+fn tls() -> Tls {
+    let plan = TlsPlan {
+        server_name: "localhost".to_owned(),
+        trust: Trust::File,
+        resumption: true,
+    };
+    Tls::new(&plan, &[AUTHORITY.anchor()]).unwrap()
+}
+
+fn begin(tls: &Tls) -> TlsConnection {
+    let (config, request) = tls.for_thread();
+    TlsConnection::begin(config, tls.name.clone(), request).unwrap()
 }
 
 /// The client's end and the server's end of a connection.
@@ -30,15 +46,8 @@ impl Pair {
     /// Completes a handshake. `cut` returns the sizes of the pieces in which the server's output
     /// arrives.
     fn new(config: ServerConfig, mut cut: impl FnMut() -> usize) -> Self {
-        let plan = TlsPlan {
-            server_name: "localhost".to_owned(),
-            trust: Trust::File,
-            resumption: true,
-        };
-        let tls = Tls::new(&plan, &[AUTHORITY.anchor()]).unwrap();
-        let (client_config, request) = tls.for_thread();
         let mut pair = Pair {
-            client: TlsConnection::begin(client_config, tls.name.clone(), request).unwrap(),
+            client: begin(&tls()),
             server: ServerConnection::new(Arc::new(config)).unwrap(),
             records: Vec::new(),
             plain: Vec::new(),
@@ -142,6 +151,21 @@ proptest! {
         prop_assert_eq!(failure.name, "tls_bad_record");
         prop_assert!(failure.garbled);
         prop_assert_eq!(pair.plain.as_slice(), b"before");
+    }
+}
+
+#[test]
+fn offers_the_planned_version_of_http() {
+    let http1 = tls().with_http(Http::V1);
+    let http2 = tls().with_http(Http::V2(Http2::default()));
+    for (tls, name) in [(tls(), "http/1.1"), (http1, "http/1.1"), (http2, "h2")] {
+        let mut acceptor = Acceptor::default();
+        let hello = begin(&tls).outgoing();
+        acceptor.read_tls(&mut Cursor::new(hello)).unwrap();
+        let accepted = acceptor.accept().unwrap().unwrap();
+        let hello = accepted.client_hello();
+        let offered: Vec<&[u8]> = hello.alpn().unwrap().collect();
+        assert_eq!(offered, [name.as_bytes()]);
     }
 }
 

@@ -144,6 +144,9 @@ impl<B: IoBackend> Secured<B> {
             return;
         };
         if connection.is_established {
+            if connection.lacks_http2() {
+                return self.refuse(slot, TlsFailure::http2_not_chosen());
+            }
             self.usage.handshakes += 1;
             self.usage.resumed += u64::from(connection.is_resumed());
             *self.usage.negotiated.entry(connection.suite()).or_default() += 1;
