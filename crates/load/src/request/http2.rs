@@ -154,6 +154,10 @@ impl Http2Requests {
         scratch: &'a mut Vec<u8>,
     ) -> Result<(u32, StartedBody<'a>), Unavailable> {
         let request = &self.requests[pick.group as usize];
+        if let (Http2Body::Fixed(bytes), []) = (&request.body, &request.values[..]) {
+            let stream = session.request(pick.group as usize, !bytes.is_empty(), |_, _| ())?;
+            return Ok((stream, StartedBody::Fixed(bytes)));
+        }
         let mut random = randomness(self.seed, pick.number);
         let numbers = (self.seed, pick.number);
         let body = match &request.body {
