@@ -36,6 +36,7 @@ mod request_log;
 mod run;
 mod scoring;
 mod serve;
+mod streams;
 mod support;
 mod tables;
 mod terminal;
