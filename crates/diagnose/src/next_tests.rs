@@ -77,6 +77,7 @@ pub(crate) fn run(plan: floodmark_record::Plan) -> Run {
         connect_time_us: Times::default(),
         handshake_time_us: Times::default(),
         tls: None,
+        http2: None,
         first_byte_us: Times::default(),
         error_time_us: Times::default(),
         groups: Vec::new(),

@@ -50,6 +50,7 @@ pub(crate) fn notes(judged: &Judged<'_>) -> Vec<String> {
         syn_retransmits(run),
         little(run),
         unused_addresses(run),
+        unused_streams(run),
         unknown_run_delay(run),
         short(run),
         dropped_from_log(run),
@@ -307,6 +308,20 @@ fn unused_addresses(run: &Run) -> Option<String> {
             run.plan.target.authority,
             unused.join(", "),
             used.join(", ")
+        )
+    })
+}
+
+/// Reports a limit of the server that keeps the load below the planned number of streams.
+fn unused_streams(run: &Run) -> Option<String> {
+    let allowed = run.http2?.settings?.max_streams?;
+    let (connections, streams) = (u64::from(run.plan.connections), run.plan.http.streams());
+    (allowed < streams).then(|| {
+        format!(
+            "the server allows {allowed} of {streams} streams on each connection, so at most {} of {} \
+             requests were in flight; use --streams {allowed} and more connections (-c)",
+            show_count(connections * u64::from(allowed)),
+            show_count(run.plan.max_in_flight())
         )
     })
 }

@@ -150,6 +150,7 @@ fn end(on_cpu: f64) -> Event {
         not_numbers: 0,
         scored: None,
         tls: None,
+        http2: None,
         groups: Vec::new(),
         next_number: 1,
     })

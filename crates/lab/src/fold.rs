@@ -262,6 +262,7 @@ pub(crate) fn fold_run(mut run: RunEvents, window: FigureWindow, times: &WindowT
         },
         connections: connections(&run),
         tls: tls(&run),
+        http2: end.and_then(|end| end.http2),
         client: client(&run, &counts),
         server: cpu_used(&run.observed, Role::Server, counts.sent),
         store: cpu_used(&run.observed, Role::Store, counts.sent),

@@ -166,6 +166,7 @@ fn events() -> Vec<Event> {
         not_numbers: 0,
         scored: None,
         tls: None,
+        http2: None,
         groups: Vec::new(),
         next_number: 1,
     }));

@@ -186,6 +186,7 @@ pub(crate) fn end(failed: u64) -> Event {
         not_numbers: 0,
         scored: None,
         tls: None,
+        http2: None,
         groups: Vec::new(),
         next_number: 550_001,
     })

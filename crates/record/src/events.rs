@@ -7,6 +7,7 @@ use std::fmt::{self, Display};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::http2::Http2Use;
 use crate::kept::{SHOWN, ScoringSummary};
 use crate::outcome::{Counts, MAX_STATUSES, NotOkResponse};
 use crate::plan::Address;
@@ -297,6 +298,9 @@ pub struct WorkerEnd {
     pub scored: Option<ScoringSummary>,
     /// Use of TLS; null for plain HTTP.
     pub tls: Option<TlsUse>,
+    /// Use of HTTP/2; null for HTTP/1.1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http2: Option<Http2Use>,
     /// Histograms of the measurement by group, in the order of the plan's mix.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<BTreeMap<TimeKind, String>>,
@@ -488,6 +492,7 @@ impl WorkerEnd {
             a.join(b);
         });
         merge_options(&mut self.tls, &other.tls, TlsUse::merge);
+        merge_options(&mut self.http2, &other.http2, Http2Use::merge);
         self.next_number = self.next_number.max(other.next_number);
     }
 }

@@ -30,6 +30,7 @@ pub mod figure;
 pub mod gate;
 pub mod grouped;
 pub mod host;
+pub mod http2;
 pub mod interval;
 mod json;
 pub mod kept;

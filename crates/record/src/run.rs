@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::client::ExternalRun;
 use crate::events::{Abort, AddressUse, EndReason, HeldConnections, RequestLogEnd, ThreadUsage};
 use crate::host::{BusyProcess, Environment};
+use crate::http2::Http2Use;
 use crate::interval::Interval;
 use crate::metric::Observation;
 use crate::outcome::{Counts, NotOkResponse};
@@ -112,6 +113,9 @@ pub struct Run {
     pub connections: Connections,
     /// Use of TLS; null for plain HTTP, or if the load process died.
     pub tls: Option<TlsRun>,
+    /// Use of HTTP/2; null for HTTP/1.1, or if the load process died.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http2: Option<Http2Use>,
     /// Resources used by the client.
     pub client: ClientUsage,
     /// Agents that sent the load, in order; empty if one process on this host sent it.

@@ -204,6 +204,7 @@ pub(crate) fn closed() -> Run {
         connect_time_us: times(&even(100), 0),
         handshake_time_us: Times::default(),
         tls: None,
+        http2: None,
         first_byte_us: times(&even(990), 0),
         error_time_us: times(&[], 0),
         groups: Vec::new(),

@@ -11,6 +11,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use floodmark_record::Outcome;
+use floodmark_record::http2::{Http2Use, ServerSettings};
 use floodmark_record::operation::OperationKind;
 use floodmark_record::plan::{CloseFirst, Http2, Retry};
 use floodmark_wire::h2::{Config, ConnectionError, ErrorCode, Event, EventSink};
@@ -43,6 +44,8 @@ pub(super) struct Multiplexing {
     returned: VecDeque<NextRequest>,
     /// The body of the request that is being started.
     scratch: Vec<u8>,
+    /// What servers allowed, and how they ended streams and connections.
+    pub(super) used: Http2Use,
 }
 
 /// A request that can be sent.
@@ -69,6 +72,7 @@ impl Multiplexing {
             requests,
             returned: VecDeque::new(),
             scratch: Vec::new(),
+            used: Http2Use::default(),
         }
     }
 
@@ -412,8 +416,19 @@ impl Core {
         }
         let (body_bytes, has_settings) = (responses.body_bytes, responses.has_settings);
         http2.is_draining |= responses.is_draining;
-        if has_settings {
-            http2.take_settings();
+        let is_going_away = responses.is_draining;
+        if let Some(all) = &mut self.http2 {
+            all.used.go_aways += u64::from(is_going_away);
+            if has_settings {
+                let peer = http2.session.peer();
+                all.used.settings = Some(ServerSettings {
+                    max_streams: peer.max_streams,
+                    window_bytes: peer.stream_window,
+                    table_bytes: peer.header_table,
+                    frame_bytes: peer.max_frame,
+                });
+                http2.take_settings();
+            }
         }
         self.recorder.received(http2.group, data.len() - body_bytes);
         http2.push_bodies();
@@ -635,6 +650,9 @@ impl Responses<'_> {
 
     /// Ends a request that the server did not process. The request is sent again.
     fn unprocessed(&mut self, index: ExchangeIndex, why: &'static str, refusals: u8) {
+        if let Some(all) = &mut self.core.http2 {
+            all.used.unprocessed += 1;
+        }
         let exchange = &self.core.exchanges[index as usize];
         let is_refused_often = exchange.refusals + refusals > MAX_REFUSALS;
         let was_sent = exchange.moments.sent != 0;

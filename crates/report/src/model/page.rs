@@ -276,7 +276,12 @@ fn figures(all: &[NamedRun<'_>], is_load: bool) -> Blocks {
         blocks.lines(process_use::external_client(one.run));
         blocks.lines(process_use::servers(one.run));
         blocks.lines(process_use::totals(one.run));
-        blocks.lines(run::held(one.run).into_iter().chain(run::tls(one.run)));
+        blocks.lines(
+            run::held(one.run)
+                .into_iter()
+                .chain(run::tls(one.run))
+                .chain(run::http2(one.run)),
+        );
         blocks.lines(outcomes::traffic(&[one.run]));
         if let Some(times) = run::times(one.run) {
             blocks.subheading("Times");

@@ -9,7 +9,7 @@ use floodmark_record::run::{
     CheckResult, GroupFigures, Run, Saturation, Status, SteadyClass, StepFigures,
 };
 use floodmark_record::times::Times;
-use floodmark_record::units::{show_count, show_ns};
+use floodmark_record::units::{show_count, show_ns, show_size};
 use floodmark_record::watch::{AlignmentMethod, RemoteObservation};
 use floodmark_stats::saturation::KEPT_UP_SHARE;
 
@@ -172,6 +172,32 @@ pub(crate) fn tls(run: &Run) -> Option<TextLine> {
     let cost = cost.unwrap_or_default();
     let text = format!("{}; {handshakes}, {resumed}{cost}", suites.join(", "));
     Some(line("TLS", text))
+}
+
+/// Describes what the server allowed over HTTP/2, and how it ended streams and connections.
+pub(crate) fn http2(run: &Run) -> Option<TextLine> {
+    let used = run.http2.as_ref()?;
+    let settings = used.settings?;
+    let streams = match settings.max_streams {
+        Some(streams) => format!(
+            "at most {} per connection",
+            count_of(streams.into(), "stream")
+        ),
+        None => "any number of streams".to_owned(),
+    };
+    let mut text = format!(
+        "the server allows {streams}, windows of {} and tables of {}",
+        show_size(settings.window_bytes.into()),
+        show_size(settings.table_bytes.into())
+    );
+    if used.go_aways > 0 {
+        text.push_str(&format!("; {} GOAWAY", show_count(used.go_aways)));
+    }
+    if used.unprocessed > 0 {
+        let requests = count_of(used.unprocessed, "request");
+        text.push_str(&format!("; {requests} not processed"));
+    }
+    Some(line("HTTP/2", text))
 }
 
 /// Returns the status, followed by one line per reason.

@@ -81,6 +81,7 @@ fn add_run(blocks: &mut Blocks, run: &Run, next: Option<&str>, extent: Extent) {
         blocks.lines(process_use::external_client(run));
         blocks.lines(process_use::servers(run));
         blocks.lines(run::tls(run));
+        blocks.lines(run::http2(run));
     }
     blocks.lines(run::validity(run));
     blocks.lines(run::checks(run));

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use floodmark_record::http2::{Http2Use, ServerSettings};
 use floodmark_record::plan::{Http, Http2};
 
 use super::*;
@@ -15,6 +16,43 @@ fn notes_the_statuses_of_redirects() {
     case.notes_one(&["redirected 1,201 requests (302, 308)", "does not follow"]);
     case.run.requests.statuses = [(200, 5), (304, 7)].into();
     case.notes_nothing();
+}
+
+#[test]
+fn notes_a_limit_on_streams_below_the_plan() {
+    let mut case = Case::good(closed());
+    case.run.plan.connections = 4;
+    case.run.plan.http = Http::V2(Http2 {
+        streams: 100,
+        ..Http2::default()
+    });
+    let mut allows = |max_streams| {
+        let settings = ServerSettings {
+            max_streams,
+            window_bytes: 65_535,
+            table_bytes: 4096,
+            frame_bytes: 16_384,
+        };
+        case.run.http2 = Some(Http2Use {
+            settings: Some(settings),
+            ..Http2Use::default()
+        });
+        case.judge().notes
+    };
+    let limited = allows(Some(3));
+    let expected =
+        "the server allows 3 of 100 streams on each connection, so at most 12 of 400 requests";
+    assert!(
+        limited.iter().any(|note| note.starts_with(expected)),
+        "{limited:?}"
+    );
+    for unlimited in [Some(100), None] {
+        assert!(
+            !allows(unlimited)
+                .iter()
+                .any(|note| note.contains("streams"))
+        );
+    }
 }
 
 #[test]

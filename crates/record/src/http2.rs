@@ -1,0 +1,41 @@
+//! What HTTP/2 servers allowed, and how they ended streams and connections.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Use of HTTP/2, summed across all load threads.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Http2Use {
+    /// Latest SETTINGS of the server; those with the lowest limit on streams, if they differ
+    /// between load threads. Null if none arrived.
+    pub settings: Option<ServerSettings>,
+    /// Number of GOAWAY frames before and during the measurement.
+    pub go_aways: u64,
+    /// Number of requests before and during the measurement that the server refused or did not
+    /// process. Such requests are sent again.
+    pub unprocessed: u64,
+}
+
+/// A server's SETTINGS (RFC 9113, section 6.5.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ServerSettings {
+    /// Maximum number of streams of a connection; null if there is no limit.
+    pub max_streams: Option<u32>,
+    /// Initial flow-control window of a stream for request bodies, in bytes.
+    pub window_bytes: u32,
+    /// Maximum size of the table that compresses request headers, in bytes.
+    pub table_bytes: u32,
+    /// Maximum payload of a frame, in bytes.
+    pub frame_bytes: u32,
+}
+
+impl Http2Use {
+    /// Adds the use of another thread.
+    pub fn merge(&mut self, other: &Http2Use) {
+        let limit = |of: &ServerSettings| of.max_streams.unwrap_or(u32::MAX);
+        let settings = self.settings.into_iter().chain(other.settings);
+        self.settings = settings.min_by_key(limit);
+        self.go_aways += other.go_aways;
+        self.unprocessed += other.unprocessed;
+    }
+}
