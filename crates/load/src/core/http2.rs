@@ -29,7 +29,8 @@ use crate::recorder::Moments;
 use crate::request::Http2Requests;
 use crate::request_log::LoggedOutcome;
 
-/// Maximum number of times that a request is sent again because the server refused it.
+/// Maximum number of times that a request is sent again because the server refused it, or shut the
+/// connection down without processing any request.
 const MAX_REFUSALS: u8 = 3;
 
 /// Window of a connection for responses, as a multiple of a stream's window.
@@ -662,10 +663,12 @@ impl EventSink for Responses<'_> {
             }
             Event::GoAway { last, .. } => {
                 self.is_draining = true;
+                // A server that processes no request of any connection refuses all requests.
+                let refusals = u8::from(last == 0);
                 for index in self.core.exchanges_of(self.slot) {
                     let stream = self.core.exchanges[index as usize].stream;
                     if self.core.is_in_flight(index) && stream > last {
-                        self.unprocessed(index, failure::GO_AWAY, 0);
+                        self.unprocessed(index, failure::GO_AWAY, refusals);
                     }
                 }
                 return;
