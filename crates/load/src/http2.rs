@@ -25,6 +25,9 @@ pub struct Http2Connection {
     pub is_draining: bool,
     /// Whether the connection is in the list of connections that have room.
     pub is_listed: bool,
+    /// Whether the connection is in the list of connections to close, because it has neither room
+    /// nor an open stream.
+    pub is_starved: bool,
     /// Whether the backend has been asked to send the output.
     pub is_flush_due: bool,
     /// Exchanges whose send time is unknown, in the order of their requests.
@@ -78,6 +81,7 @@ impl Http2Connection {
             group: 0,
             is_draining: false,
             is_listed: false,
+            is_starved: false,
             is_flush_due: false,
             unsent: VecDeque::with_capacity(streams),
             handed_over: 0,

@@ -351,7 +351,8 @@ impl Core {
     /// no exchange left and starts no more.
     fn settle(&mut self, slot: Slot, now: Ns) {
         let has_room = self.has_room(slot);
-        let Some(http2) = &mut self.connections[slot as usize].http2 else {
+        let connection = &mut self.connections[slot as usize];
+        let Some(http2) = &mut connection.http2 else {
             return;
         };
         let is_used_up = self.uses.is_some_and(|uses| http2.started >= uses);
@@ -364,22 +365,57 @@ impl Core {
             self.shut(slot, how, now);
             return self.refill(now);
         }
-        if has_room && !http2.is_listed {
-            http2.is_listed = true;
-            self.connections[slot as usize].rested = true;
-            self.idle.push_back(&mut self.connections, slot);
-        } else if !has_room {
+        let is_starved = !has_room && http2.session.open_streams() == 0;
+        if (has_room, is_starved) != (http2.is_listed, http2.is_starved) {
             self.unlist(slot);
+            self.enlist(slot, has_room, is_starved, now);
         }
         self.flush(slot);
     }
 
-    /// Removes a connection from the list of connections that have room, if it is in the list.
-    pub(super) fn unlist(&mut self, slot: Slot) {
-        let http2 = self.connections[slot as usize].http2.as_mut();
-        if http2.is_some_and(|http2| std::mem::take(&mut http2.is_listed)) {
-            self.idle.remove(&mut self.connections, slot);
+    /// Adds a connection to the list of connections that have room, or to the list of connections
+    /// to close.
+    fn enlist(&mut self, slot: Slot, has_room: bool, is_starved: bool, now: Ns) {
+        let connection = &mut self.connections[slot as usize];
+        let Some(http2) = &mut connection.http2 else {
+            return;
+        };
+        http2.is_listed = has_room;
+        http2.is_starved = is_starved;
+        if has_room {
+            connection.rested = true;
+            self.idle.push_back(&mut self.connections, slot);
+        } else if is_starved {
+            connection.deadline = now + self.timeout;
+            self.closing.push_back(&mut self.connections, slot);
         }
+    }
+
+    /// Removes a connection from the list that contains it, if any.
+    pub(super) fn unlist(&mut self, slot: Slot) {
+        let Some(http2) = &mut self.connections[slot as usize].http2 else {
+            return;
+        };
+        if std::mem::take(&mut http2.is_listed) {
+            self.idle.remove(&mut self.connections, slot);
+        } else if std::mem::take(&mut http2.is_starved) {
+            self.closing.remove(&mut self.connections, slot);
+        }
+    }
+
+    /// Closes a connection that has had neither room nor an exchange in flight for the timeout.
+    /// Otherwise the server could make requests wait forever.
+    pub(super) fn close_starved(&mut self, slot: Slot, now: Ns) {
+        let http2 = self.connections[slot as usize].http2.as_ref();
+        let name = match http2.map(|http2| http2.session.stream_limit()) {
+            Some(0) => failure::NO_STREAMS,
+            _ => failure::NOT_READ,
+        };
+        self.recorder.error(name);
+        self.recorder.error_unawaited(name);
+        self.unlist(slot);
+        self.shut(slot, CloseFirst::Client, now);
+        self.refill(now);
     }
 
     /// Asks the backend to send the output, if there is any.
