@@ -30,6 +30,8 @@ pub struct Http2Connection {
     pub is_starved: bool,
     /// Whether the backend has been asked to send the output.
     pub is_flush_due: bool,
+    /// Time since which a request has been overdue because the backend does not take the output.
+    pub stalled: Option<Ns>,
     /// Exchanges whose send time is unknown, in the order of their requests.
     unsent: VecDeque<ExchangeIndex>,
     /// Number of the first exchanges in `unsent` whose request head the backend has.
@@ -83,6 +85,7 @@ impl Http2Connection {
             is_listed: false,
             is_starved: false,
             is_flush_due: false,
+            stalled: None,
             unsent: VecDeque::with_capacity(streams),
             handed_over: 0,
             bodies: VecDeque::new(),
@@ -145,6 +148,7 @@ impl Http2Connection {
         let length = self.session.output().len();
         self.session.sent(length);
         self.is_flush_due = false;
+        self.stalled = None;
         let before = std::mem::replace(&mut self.handed_over, self.unsent.len());
         self.unsent.range(before..).copied()
     }

@@ -489,7 +489,7 @@ impl Core {
 
     /// Handles the end of a connection. Each request without a response is sent again once, unless
     /// it could take effect twice (RFC 9113, section 8.7).
-    fn disconnected(&mut self, slot: Slot, name: &'static str, now: Ns) {
+    pub(super) fn disconnected(&mut self, slot: Slot, name: &'static str, now: Ns) {
         let connection = &self.connections[slot as usize];
         if connection.state != ConnectionState::Established {
             return;
@@ -563,6 +563,16 @@ impl Core {
         if let Some(http2) = &mut self.http2 {
             http2.returned.push_back(next);
         }
+    }
+
+    /// Returns whether an overdue request has not been sent because the server has not read earlier
+    /// output for the duration of the timeout.
+    pub(super) fn is_stalled(&mut self, index: ExchangeIndex, now: Ns) -> bool {
+        let slot = self.slot_of(index) as usize;
+        let is_unsent = self.exchanges[index as usize].moments.sent == 0;
+        let http2 = self.connections[slot].http2.as_mut();
+        let http2 = http2.filter(|http2| is_unsent && http2.is_flush_due);
+        http2.is_some_and(|http2| now - *http2.stalled.get_or_insert(now) >= self.timeout)
     }
 
     /// Ends a request that was sent and has timed out. The connection remains open.
