@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use floodmark_wire::h2::{Config, MAX_OUTPUT_BYTES, RequestHeads, Session};
+use floodmark_wire::h2::{Config, ErrorCode, MAX_OUTPUT_BYTES, RequestHeads, Session};
 
 use crate::clock::{NS_PER_S, Ns};
 use crate::exchange::ExchangeIndex;
@@ -140,6 +140,12 @@ impl Http2Connection {
         }
         let session = &mut self.session;
         self.bodies.retain_mut(|body| !body.push(session));
+    }
+
+    /// Ends a stream whose request has timed out, and drops the rest of its body.
+    pub fn cancel(&mut self, stream: u32) {
+        self.session.reset(stream, ErrorCode::CANCEL);
+        self.bodies.retain(|body| body.stream != stream);
     }
 
     /// Records that the backend has the output, and empties it. Returns the exchanges whose heads it

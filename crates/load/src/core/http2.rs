@@ -13,7 +13,7 @@ use std::sync::Arc;
 use floodmark_record::Outcome;
 use floodmark_record::operation::OperationKind;
 use floodmark_record::plan::{CloseFirst, Http2, Retry};
-use floodmark_wire::h2::{Config, ConnectionError, ErrorCode, Event, EventSink};
+use floodmark_wire::h2::{Config, ConnectionError, Event, EventSink};
 
 use super::{Action, Core};
 use crate::arrivals::RequestSource;
@@ -580,7 +580,7 @@ impl Core {
         let slot = self.slot_of(index);
         let stream = self.exchanges[index as usize].stream;
         if let Some(http2) = &mut self.connections[slot as usize].http2 {
-            http2.session.reset(stream, ErrorCode::CANCEL);
+            http2.cancel(stream);
         }
         self.fail_exchange(index, Outcome::TimedOut, now);
         self.fill(slot, Some(now), now);
