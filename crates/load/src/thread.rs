@@ -587,7 +587,10 @@ impl<B: IoBackend> LoadThread<B> {
                     }
                     self.backend.open(slot, route, first);
                 }
-                Action::Close { slot, how } => self.backend.close(slot, how),
+                Action::Close { slot, how } => {
+                    self.core.drop_session(slot);
+                    self.backend.close(slot, how);
+                }
             }
             if self
                 .backend

@@ -103,7 +103,8 @@ impl Core {
 
     /// Records that the backend has the output of a connection. The output may then grow again.
     pub fn handed_over(&mut self, slot: Slot, now: Ns) {
-        let Some(http2) = &mut self.connections[slot as usize].http2 else {
+        let connection = &mut self.connections[slot as usize];
+        let Some(http2) = &mut connection.http2 else {
             return;
         };
         let length = http2.session.output().len();
@@ -113,11 +114,21 @@ impl Core {
         let in_flight = exchanges.filter(|exchange| exchange.state == ExchangeState::InFlight);
         let of_requests: usize = in_flight.map(|exchange| exchange.length).sum();
         self.recorder.sent_bytes(length - of_requests);
+        if connection.state != ConnectionState::Established {
+            // The output ended with a GOAWAY.
+            return;
+        }
         http2.push_bodies();
         if !http2.is_listed && http2.has_room() {
             return self.fill(slot, Some(now), now);
         }
         self.flush(slot);
+    }
+
+    /// Drops the session of a connection that the backend is about to close. Until then, its output
+    /// can be sent.
+    pub fn drop_session(&mut self, slot: Slot) {
+        self.connections[slot as usize].http2 = None;
     }
 
     /// Stores the time at which the backend passed the latest output of a connection to the kernel.
