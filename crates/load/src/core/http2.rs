@@ -339,7 +339,7 @@ impl Core {
             all.returned.push_front(next);
             return;
         };
-        let index = first + (stream / 2 & mask);
+        let index = first + ((stream / 2) & mask);
         http2.started(index, stream, &body);
         http2.group = pick.group;
         let exchange = &mut self.exchanges[index as usize];
@@ -643,7 +643,7 @@ impl Responses<'_> {
     /// Returns the exchange of a stream in flight.
     fn exchange(&self, stream: u32) -> Option<ExchangeIndex> {
         let mask = (1 << self.core.exchange_bits) - 1;
-        let index = self.core.first_of(self.slot) + (stream / 2 & mask);
+        let index = self.core.first_of(self.slot) + ((stream / 2) & mask);
         let exchange = &self.core.exchanges[index as usize];
         let is_it = exchange.state == ExchangeState::InFlight && exchange.stream == stream;
         is_it.then_some(index)
