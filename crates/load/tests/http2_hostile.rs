@@ -20,12 +20,13 @@ use common::{Run, run_with};
 use floodmark_load::worker::StopFlag;
 use floodmark_record::Counts;
 use floodmark_record::body::RequestBody;
-use floodmark_record::plan::{Backend, Plan};
+use floodmark_record::plan::{Backend, Http, Http2, Plan};
 use floodmark_wire::h2::frame::{FrameHeader, flag, kind};
 
 on_both_backends! {
     judges_every_first_frame
     judges_every_frame
+    rejects_data_beyond_the_window
     survives_a_close_at_every_byte
     every_load_ends
     waiting_bodies_take_bounded_memory
@@ -851,7 +852,9 @@ fn bounded(plan: Plan) -> Result<Run, String> {
     let stop = StopFlag::default();
     let (send, ended) = channel();
     let flag = stop.clone();
-    thread::spawn(move || send.send(run_with(plan, None, &flag)));
+    thread::spawn(move || {
+        let _ = send.send(run_with(plan, None, &flag));
+    });
     ended.recv_timeout(ENDLESS).map_err(|error| {
         stop.stop();
         match error {
@@ -875,7 +878,7 @@ fn fault(case: &Case, has_settings: bool, one_by_one: bool, backend: Backend) ->
     if Outcomes::from(&run.end.counts) != case.expected || errors != Vec::from_iter(case.error) {
         return Some(format!("{:?}, errors {errors:?}", run.end.counts));
     }
-    // The kernel may drop the GOAWAY if the client closes the connection before it has read all bytes.
+    // The kernel may drop the GOAWAY if the client closes the connection with unread bytes.
     let is_read = !one_by_one && case.bytes.len() <= FEW_BYTES;
     let must_announce = case.expected.malformed == 2 && is_read;
     (must_announce && closed.recv() != Ok(true)).then(|| "no GOAWAY".to_owned())
@@ -931,6 +934,20 @@ fn judges_every_frame(backend: Backend) {
     let mut cases = frames();
     cases.extend(responses());
     check_all(&cases, true, backend);
+}
+
+fn rejects_data_beyond_the_window(backend: Backend) {
+    let frames = [headers(1, OPEN, STATUS_200), data(1, 0, &[0; 2_000])].concat();
+    let (server, _closed) = respond_with(frames, true, false);
+    let mut plan = http2(closed_plan(1, 2), 2, server, backend);
+    plan.http = Http::V2(Http2 {
+        streams: 2,
+        window_bytes: 1_000,
+        ..Http2::default()
+    });
+    let end = bounded(plan).unwrap().end;
+    assert_eq!(end.counts.malformed, 2);
+    assert_eq!(end.errors["window_exceeded"], 2);
 }
 
 /// The server closes each connection after a number of bytes. A request without a response is sent
