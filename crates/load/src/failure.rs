@@ -19,6 +19,11 @@ pub const GO_AWAY: &str = "go_away";
 /// The server refused the request's stream (HTTP/2).
 pub const STREAM_REFUSED: &str = "stream_refused";
 
+/// The server allowed no stream for the duration of the timeout (HTTP/2).
+pub const NO_STREAMS: &str = "no_streams_allowed";
+/// The server did not read the client's output for the duration of the timeout (HTTP/2).
+pub const NOT_READ: &str = "not_read_by_server";
+
 /// Returns the name for a stream that the server reset (HTTP/2).
 pub fn stream_reset(code: ErrorCode) -> &'static str {
     match code {

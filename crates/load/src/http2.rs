@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use floodmark_wire::h2::{Config, MAX_OUTPUT_BYTES, RequestHeads, Session};
+use floodmark_wire::h2::{Config, ErrorCode, MAX_OUTPUT_BYTES, RequestHeads, Session};
 
 use crate::clock::{NS_PER_S, Ns};
 use crate::exchange::ExchangeIndex;
@@ -25,8 +25,13 @@ pub struct Http2Connection {
     pub is_draining: bool,
     /// Whether the connection is in the list of connections that have room.
     pub is_listed: bool,
+    /// Whether the connection is in the list of connections to close, because it has neither room
+    /// nor an open stream.
+    pub is_starved: bool,
     /// Whether the backend has been asked to send the output.
     pub is_flush_due: bool,
+    /// Time since which a request has been overdue because the backend does not take the output.
+    pub stalled: Option<Ns>,
     /// Exchanges whose send time is unknown, in the order of their requests.
     unsent: VecDeque<ExchangeIndex>,
     /// Number of the first exchanges in `unsent` whose request head the backend has.
@@ -78,7 +83,9 @@ impl Http2Connection {
             group: 0,
             is_draining: false,
             is_listed: false,
+            is_starved: false,
             is_flush_due: false,
+            stalled: None,
             unsent: VecDeque::with_capacity(streams),
             handed_over: 0,
             bodies: VecDeque::new(),
@@ -135,12 +142,19 @@ impl Http2Connection {
         self.bodies.retain_mut(|body| !body.push(session));
     }
 
+    /// Ends a stream whose request has timed out, and drops the rest of its body.
+    pub fn cancel(&mut self, stream: u32) {
+        self.session.reset(stream, ErrorCode::CANCEL);
+        self.bodies.retain(|body| body.stream != stream);
+    }
+
     /// Records that the backend has the output, and empties it. Returns the exchanges whose heads it
     /// contains.
     pub fn hand_over(&mut self) -> impl Iterator<Item = ExchangeIndex> {
         let length = self.session.output().len();
         self.session.sent(length);
         self.is_flush_due = false;
+        self.stalled = None;
         let before = std::mem::replace(&mut self.handed_over, self.unsent.len());
         self.unsent.range(before..).copied()
     }

@@ -553,9 +553,12 @@ impl<B: IoBackend> LoadThread<B> {
 
     /// Sends the output of connections whose earlier output has been sent.
     fn flush_queued(&mut self) {
-        for slot in std::mem::take(&mut self.queued) {
-            self.flush(slot);
+        let waiting = self.queued.len();
+        for i in 0..waiting {
+            self.flush(self.queued[i]);
         }
+        // The rest must wait again.
+        self.queued.drain(..waiting);
         self.act();
     }
 
@@ -584,7 +587,10 @@ impl<B: IoBackend> LoadThread<B> {
                     }
                     self.backend.open(slot, route, first);
                 }
-                Action::Close { slot, how } => self.backend.close(slot, how),
+                Action::Close { slot, how } => {
+                    self.core.drop_session(slot);
+                    self.backend.close(slot, how);
+                }
             }
             if self
                 .backend

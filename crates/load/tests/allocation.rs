@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use common::http2::{http2, respond_on_all_streams};
 use common::plans::{checked, closed_plan, feed, with_mix};
 use common::server::{fast, respond_to_all, serve_on};
 use common::tls::{Authority, SUITES, server};
@@ -33,6 +34,7 @@ on_both_backends! {
     load_allocates_nothing
     filling_in_templates_allocates_nothing
     logging_requests_allocates_nothing
+    load_over_http2_allocates_nothing
     load_over_https_allocates_a_few_times_per_request
     an_idle_connection_takes_little
     an_idle_tls_connection_stays_below_its_limit
@@ -94,7 +96,7 @@ static ALLOCATOR: Counting = Counting;
 struct Server(Child, SocketAddr);
 
 impl Server {
-    /// Starts a server. `how` is its protocol: `plain` or `tls`.
+    /// Starts a server. `how` is its protocol: `plain`, `tls` or `http2`.
     fn start(how: &str) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "child_server", "--nocapture"])
@@ -139,15 +141,21 @@ fn child_server() {
     if how == "plain" {
         return fast(listener);
     }
-    let config = server(&Authority::new().itself(), &SUITES, true);
-    let config = Arc::new(config);
-    serve_on(listener, move |stream, _| {
-        let connection = ServerConnection::new(Arc::clone(&config)).unwrap();
-        respond_to_all(
-            &mut StreamOwned::new(connection, stream),
-            &AtomicU64::new(0),
-        );
-    });
+    if how == "http2" {
+        serve_on(listener, |mut stream, _| {
+            respond_on_all_streams(&mut stream);
+        });
+    } else {
+        let config = server(&Authority::new().itself(), &SUITES, true);
+        let config = Arc::new(config);
+        serve_on(listener, move |stream, _| {
+            let connection = ServerConnection::new(Arc::clone(&config)).unwrap();
+            respond_to_all(
+                &mut StreamOwned::new(connection, stream),
+                &AtomicU64::new(0),
+            );
+        });
+    }
     loop {
         thread::park();
     }
@@ -215,6 +223,18 @@ fn load_allocates_nothing(backend: Backend) {
     if alone("load_allocates_nothing", backend) {
         let server = Server::start("plain");
         allocates_at_most(0, |n, s| input(plan(backend, &server, n, s)));
+    }
+}
+
+fn load_over_http2_allocates_nothing(backend: Backend) {
+    if alone("load_over_http2_allocates_nothing", backend) {
+        let server = Server::start("http2");
+        for streams in [1, 32] {
+            allocates_at_most(0, |n, s| {
+                let plan = plan(backend, &server, n, s);
+                input(http2(plan, streams, server.1, backend))
+            });
+        }
     }
 }
 

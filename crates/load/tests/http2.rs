@@ -11,12 +11,13 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use common::http2::http2;
 use common::plans::{closed_plan, open_plan, with_mix};
 use common::run;
 use floodmark_record::TimeKind;
 use floodmark_record::body::RequestBody;
 use floodmark_record::events::EndReason;
-use floodmark_record::plan::{Arrivals, Backend, ConnectionUse, Expect, Http, Http2, Plan};
+use floodmark_record::plan::{Arrivals, Backend, ConnectionUse, Expect, Plan};
 use floodmark_stats::Histogram;
 use h2::server::{Builder, SendResponse};
 use hyper::body::Bytes;
@@ -156,20 +157,6 @@ async fn answer(
     };
     if behavior.body > 0 {
         let _ = stream.send_data(vec![b'x'; behavior.body].into(), true);
-    }
-}
-
-/// Returns the plan for HTTP/2 with a number of streams, sent to a server.
-fn http2(plan: Plan, streams: u32, server: SocketAddr, backend: Backend) -> Plan {
-    let http = Http::V2(Http2 {
-        streams,
-        ..Http2::default()
-    });
-    Plan {
-        http,
-        backend,
-        target: Plan::of(server.into()).target,
-        ..plan
     }
 }
 

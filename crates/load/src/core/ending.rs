@@ -445,6 +445,9 @@ impl Core {
     /// Handles a request whose deadline has passed. Ends the request if it was sent; otherwise,
     /// extends the deadline.
     pub(super) fn time_out(&mut self, index: ExchangeIndex, now: Ns) {
+        if self.is_stalled(index, now) {
+            return self.disconnected(self.slot_of(index), failure::NOT_READ, now);
+        }
         let exchange = &mut self.exchanges[index as usize];
         if exchange.moments.sent == 0 {
             // The backend has not submitted the request, so no response is possible. The timeout

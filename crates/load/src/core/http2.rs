@@ -14,7 +14,7 @@ use floodmark_record::Outcome;
 use floodmark_record::http2::{Http2Use, ServerSettings};
 use floodmark_record::operation::OperationKind;
 use floodmark_record::plan::{CloseFirst, Http2, Retry};
-use floodmark_wire::h2::{Config, ConnectionError, ErrorCode, Event, EventSink};
+use floodmark_wire::h2::{Config, ConnectionError, Event, EventSink};
 
 use super::{Action, Core};
 use crate::arrivals::RequestSource;
@@ -30,7 +30,8 @@ use crate::recorder::Moments;
 use crate::request::Http2Requests;
 use crate::request_log::LoggedOutcome;
 
-/// Maximum number of times that a request is sent again because the server refused it.
+/// Maximum number of times that a request is sent again because the server refused it, or shut the
+/// connection down without processing any request.
 const MAX_REFUSALS: u8 = 3;
 
 /// Window of a connection for responses, as a multiple of a stream's window.
@@ -106,7 +107,8 @@ impl Core {
 
     /// Records that the backend has the output of a connection. The output may then grow again.
     pub fn handed_over(&mut self, slot: Slot, now: Ns) {
-        let Some(http2) = &mut self.connections[slot as usize].http2 else {
+        let connection = &mut self.connections[slot as usize];
+        let Some(http2) = &mut connection.http2 else {
             return;
         };
         let length = http2.session.output().len();
@@ -116,11 +118,21 @@ impl Core {
         let in_flight = exchanges.filter(|exchange| exchange.state == ExchangeState::InFlight);
         let of_requests: usize = in_flight.map(|exchange| exchange.length).sum();
         self.recorder.sent_bytes(length - of_requests);
+        if connection.state != ConnectionState::Established {
+            // The output ended with a GOAWAY.
+            return;
+        }
         http2.push_bodies();
         if !http2.is_listed && http2.has_room() {
             return self.fill(slot, Some(now), now);
         }
         self.flush(slot);
+    }
+
+    /// Drops the session of a connection that the backend is about to close. Until then, its output
+    /// can be sent.
+    pub fn drop_session(&mut self, slot: Slot) {
+        self.connections[slot as usize].http2 = None;
     }
 
     /// Stores the time at which the backend passed the latest output of a connection to the kernel.
@@ -331,7 +343,7 @@ impl Core {
             all.returned.push_front(next);
             return;
         };
-        let index = first + (stream / 2 & mask);
+        let index = first + ((stream / 2) & mask);
         http2.started(index, stream, &body);
         http2.group = pick.group;
         let exchange = &mut self.exchanges[index as usize];
@@ -354,7 +366,8 @@ impl Core {
     /// no exchange left and starts no more.
     fn settle(&mut self, slot: Slot, now: Ns) {
         let has_room = self.has_room(slot);
-        let Some(http2) = &mut self.connections[slot as usize].http2 else {
+        let connection = &mut self.connections[slot as usize];
+        let Some(http2) = &mut connection.http2 else {
             return;
         };
         let is_used_up = self.uses.is_some_and(|uses| http2.started >= uses);
@@ -367,22 +380,57 @@ impl Core {
             self.shut(slot, how, now);
             return self.refill(now);
         }
-        if has_room && !http2.is_listed {
-            http2.is_listed = true;
-            self.connections[slot as usize].rested = true;
-            self.idle.push_back(&mut self.connections, slot);
-        } else if !has_room {
+        let is_starved = !has_room && http2.session.open_streams() == 0;
+        if (has_room, is_starved) != (http2.is_listed, http2.is_starved) {
             self.unlist(slot);
+            self.enlist(slot, has_room, is_starved, now);
         }
         self.flush(slot);
     }
 
-    /// Removes a connection from the list of connections that have room, if it is in the list.
-    pub(super) fn unlist(&mut self, slot: Slot) {
-        let http2 = self.connections[slot as usize].http2.as_mut();
-        if http2.is_some_and(|http2| std::mem::take(&mut http2.is_listed)) {
-            self.idle.remove(&mut self.connections, slot);
+    /// Adds a connection to the list of connections that have room, or to the list of connections
+    /// to close.
+    fn enlist(&mut self, slot: Slot, has_room: bool, is_starved: bool, now: Ns) {
+        let connection = &mut self.connections[slot as usize];
+        let Some(http2) = &mut connection.http2 else {
+            return;
+        };
+        http2.is_listed = has_room;
+        http2.is_starved = is_starved;
+        if has_room {
+            connection.rested = true;
+            self.idle.push_back(&mut self.connections, slot);
+        } else if is_starved {
+            connection.deadline = now + self.timeout;
+            self.closing.push_back(&mut self.connections, slot);
         }
+    }
+
+    /// Removes a connection from the list that contains it, if any.
+    pub(super) fn unlist(&mut self, slot: Slot) {
+        let Some(http2) = &mut self.connections[slot as usize].http2 else {
+            return;
+        };
+        if std::mem::take(&mut http2.is_listed) {
+            self.idle.remove(&mut self.connections, slot);
+        } else if std::mem::take(&mut http2.is_starved) {
+            self.closing.remove(&mut self.connections, slot);
+        }
+    }
+
+    /// Closes a connection that has had neither room nor an exchange in flight for the timeout.
+    /// Otherwise the server could make requests wait forever.
+    pub(super) fn close_starved(&mut self, slot: Slot, now: Ns) {
+        let http2 = self.connections[slot as usize].http2.as_ref();
+        let name = match http2.map(|http2| http2.session.stream_limit()) {
+            Some(0) => failure::NO_STREAMS,
+            _ => failure::NOT_READ,
+        };
+        self.recorder.error(name);
+        self.recorder.error_unawaited(name);
+        self.unlist(slot);
+        self.shut(slot, CloseFirst::Client, now);
+        self.refill(now);
     }
 
     /// Asks the backend to send the output, if there is any.
@@ -467,7 +515,7 @@ impl Core {
 
     /// Handles the end of a connection. Each request without a response is sent again once, unless
     /// it could take effect twice (RFC 9113, section 8.7).
-    fn disconnected(&mut self, slot: Slot, name: &'static str, now: Ns) {
+    pub(super) fn disconnected(&mut self, slot: Slot, name: &'static str, now: Ns) {
         let connection = &self.connections[slot as usize];
         if connection.state != ConnectionState::Established {
             return;
@@ -543,12 +591,22 @@ impl Core {
         }
     }
 
+    /// Returns whether an overdue request has not been sent because the server has not read earlier
+    /// output for the duration of the timeout.
+    pub(super) fn is_stalled(&mut self, index: ExchangeIndex, now: Ns) -> bool {
+        let slot = self.slot_of(index) as usize;
+        let is_unsent = self.exchanges[index as usize].moments.sent == 0;
+        let http2 = self.connections[slot].http2.as_mut();
+        let http2 = http2.filter(|http2| is_unsent && http2.is_flush_due);
+        http2.is_some_and(|http2| now - *http2.stalled.get_or_insert(now) >= self.timeout)
+    }
+
     /// Ends a request that was sent and has timed out. The connection remains open.
     pub(super) fn cancel(&mut self, index: ExchangeIndex, now: Ns) {
         let slot = self.slot_of(index);
         let stream = self.exchanges[index as usize].stream;
         if let Some(http2) = &mut self.connections[slot as usize].http2 {
-            http2.session.reset(stream, ErrorCode::CANCEL);
+            http2.cancel(stream);
         }
         self.fail_exchange(index, Outcome::TimedOut, now);
         self.fill(slot, Some(now), now);
@@ -600,7 +658,7 @@ impl Responses<'_> {
     /// Returns the exchange of a stream in flight.
     fn exchange(&self, stream: u32) -> Option<ExchangeIndex> {
         let mask = (1 << self.core.exchange_bits) - 1;
-        let index = self.core.first_of(self.slot) + (stream / 2 & mask);
+        let index = self.core.first_of(self.slot) + ((stream / 2) & mask);
         let exchange = &self.core.exchanges[index as usize];
         let is_it = exchange.state == ExchangeState::InFlight && exchange.stream == stream;
         is_it.then_some(index)
@@ -680,10 +738,12 @@ impl EventSink for Responses<'_> {
             }
             Event::GoAway { last, .. } => {
                 self.is_draining = true;
+                // A server that processes no request of any connection refuses all requests.
+                let refusals = u8::from(last == 0);
                 for index in self.core.exchanges_of(self.slot) {
                     let stream = self.core.exchanges[index as usize].stream;
                     if self.core.is_in_flight(index) && stream > last {
-                        self.unprocessed(index, failure::GO_AWAY, 0);
+                        self.unprocessed(index, failure::GO_AWAY, refusals);
                     }
                 }
                 return;

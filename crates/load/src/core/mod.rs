@@ -115,7 +115,8 @@ pub struct Core {
     pressing: List<Exchange>,
     /// Slots that pause before their next connection attempt, ordered by the end of the pause.
     paused: List<ConnectionSlot>,
-    /// Connections that the server should close, in the order of their deadlines.
+    /// Connections that the server should close, in the order of their deadlines. With HTTP/2,
+    /// connections that have neither room nor an exchange in flight.
     closing: List<ConnectionSlot>,
     arrivals: RequestSource,
     /// One judge per request of the mix.
@@ -275,6 +276,10 @@ impl Core {
             self.time_out(index, now);
         }
         while let Some(slot) = self.closing.overdue(&self.connections, now) {
+            if self.http2.is_some() {
+                self.close_starved(slot, now);
+                continue;
+            }
             self.recorder.error(failure::NOT_CLOSED);
             self.server_closes.get_or_insert(false);
             self.close(slot, now);

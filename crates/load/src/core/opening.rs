@@ -84,7 +84,6 @@ impl Core {
         }
         let connection = &mut self.connections[slot as usize];
         connection.state = ConnectionState::Closed;
-        connection.http2 = None;
         // Ended exchanges of HTTP/2 keep no body.
         let first = self.first_of(slot) as usize;
         self.exchanges[first].body = Vec::new();

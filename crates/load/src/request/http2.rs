@@ -89,9 +89,10 @@ impl RequestText<'_> {
         scheme: Scheme,
     ) -> Result<(Vec<RequestField>, Http2Request), (RequestPart, InvalidRequest)> {
         let bytes = self.body()?;
-        let body = match self.of.templates {
-            true => self.template(bytes, RequestPart::Body)?,
-            false => RequestTemplate::literal(bytes),
+        let body = if self.of.templates {
+            self.template(bytes, RequestPart::Body)?
+        } else {
+            RequestTemplate::literal(bytes)
         };
         let length = (!body.varies()).then(|| body.longest());
         let fields = |spec: &RequestSpec<'_>| request_fields(spec, scheme, length);

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 pub mod driver;
+pub mod http2;
 #[path = "../../src/testing.rs"]
 pub mod plans;
 pub mod server;

@@ -136,7 +136,7 @@ impl Http2Server {
             }
             10 => answers.push(Answer::End(at)),
             11 => answers.push(Answer::Broke(at)),
-            12 => send(at, settings(1 + below(9) as u32)),
+            12 => send(at, settings(below(9) as u32)),
             13 => send(at, b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()),
             // Status 404 and 500.
             14 => send(at, head(stream, 0x8d, END_STREAM)),

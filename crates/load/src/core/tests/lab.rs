@@ -239,7 +239,17 @@ impl Core {
                     assert_eq!(http2.is_listed, self.has_room(slot), "{connection:?}");
                     assert!(http2.is_flush_due || http2.session.output().is_empty());
                     assert!(!http2.is_draining || !open.is_empty());
-                    if http2.is_listed { vec![0] } else { vec![] }
+                    match (http2.is_listed, http2.is_starved) {
+                        (true, is_starved) => {
+                            assert!(!is_starved);
+                            vec![0]
+                        }
+                        (false, true) => {
+                            assert!(open.is_empty());
+                            vec![4]
+                        }
+                        (false, false) => vec![],
+                    }
                 }
                 ConnectionState::Connecting => {
                     carried += waiting as u64;

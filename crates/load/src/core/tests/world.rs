@@ -143,7 +143,10 @@ impl World {
                         self.open(slot, first, core.due(slot).last);
                     }
                 }
-                Action::Close { slot, .. } => self.close(slot),
+                Action::Close { slot, .. } => {
+                    core.drop_session(slot);
+                    self.close(slot);
+                }
             }
             if !self.holds_back {
                 self.leave(core);
