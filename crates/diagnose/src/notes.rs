@@ -59,12 +59,12 @@ pub(crate) fn notes(judged: &Judged<'_>) -> Vec<String> {
     .collect()
 }
 
-/// Reports a target that does not speak HTTP/1.1. Any other reason for an early end appears in the
+/// Reports a target that does not speak the planned version of HTTP. Any other reason for an early end appears in the
 /// summary or in the reasons why the run is not valid.
 fn not_http(run: &Run) -> Option<String> {
     let fault = || match response_fault(run) {
         Some(fault) => fault.to_string(),
-        None => "no response was HTTP/1.1; check the port".to_owned(),
+        None => format!("no response was {}; check the port", run.plan.http.name()),
     };
     (run.ended.reason == EndReason::NotHttp).then(|| format!("the run ended early: {}", fault()))
 }

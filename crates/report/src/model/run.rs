@@ -51,7 +51,7 @@ pub(crate) fn ended(run: &Run) -> Option<TextLine> {
         EndReason::Aborted => "aborted",
         EndReason::RowsUsedUp => TOO_FEW_ROWS,
         EndReason::ClientFailed => "the client failed",
-        EndReason::NotHttp => "the server does not speak HTTP/1.1",
+        EndReason::NotHttp => &format!("the server does not speak {}", run.plan.http.name()),
         EndReason::ServerGone if gone == Some(0.0) => "the server never responded",
         EndReason::Completed | EndReason::ServerGone => "the server stopped responding",
     };
