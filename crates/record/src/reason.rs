@@ -18,6 +18,16 @@ pub const TOO_FEW_ROWS: &str = "a feed with take = \"unique\" has too few rows";
 /// Error name for a compressed response body whose content an expectation or a check needs.
 pub const COMPRESSED_BODY: &str = "compressed_body";
 
+/// Error name for a request that the server did not process before it sent GOAWAY (HTTP/2).
+pub const GO_AWAY: &str = "go_away";
+
+/// Error name for a request whose stream the server refused (HTTP/2).
+pub const STREAM_REFUSED: &str = "stream_refused";
+
+/// Start of the error names for streams that the server reset (HTTP/2). The code in lower case
+/// follows, unless it is unknown or rare.
+pub const STREAM_RESET: &str = "stream_reset";
+
 /// Fix for a client stall.
 const FIX_STALL: &str = "stop other programs on this host (see floodmark doctor) and repeat";
 
