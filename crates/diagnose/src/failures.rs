@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Display};
 
+use floodmark_record::events::EndReason;
 use floodmark_record::plan::Http;
 use floodmark_record::reason::{GO_AWAY, STREAM_REFUSED, STREAM_RESET};
 use floodmark_record::run::Run;
@@ -39,6 +40,10 @@ type Explanation = fn(&Run) -> Option<ResponseFault>;
 /// errors do not show the reason.
 #[must_use]
 pub fn response_fault(run: &Run) -> Option<ResponseFault> {
+    if run.ended.reason == EndReason::NotHttp {
+        // The requests may still be waiting for a connection on which the server speaks HTTP.
+        return malformed(run);
+    }
     let counts = &run.requests;
     let outcomes: [(u64, Explanation); 4] = [
         (counts.malformed, malformed),
@@ -302,6 +307,12 @@ mod tests {
             let text = response_fault(&run).unwrap().to_string();
             assert!(text.contains(words), "{text}");
         }
+        // All requests are still waiting for a connection.
+        let mut waiting = failing("http1", |counts| &mut counts.in_flight_at_end);
+        waiting.plan.http = Http::V2(Http2::default());
+        waiting.ended.reason = EndReason::NotHttp;
+        let text = response_fault(&waiting).unwrap().to_string();
+        assert!(text.contains("use --http 1.1"), "{text}");
         // The server answered the other rejected requests with 429 or 503.
         let mut few = failing("stream_refused", rejected);
         few.errors.insert("stream_refused".to_owned(), 4_999);
