@@ -2,8 +2,13 @@
 
 use std::fmt::{self, Display};
 
+use floodmark_record::events::EndReason;
+use floodmark_record::plan::Http;
+use floodmark_record::reason::{GO_AWAY, NOT_READ, STREAM_REFUSED, STREAM_RESET};
 use floodmark_record::run::Run;
 use floodmark_wire::ReadError;
+use floodmark_wire::h2::hpack::HpackError;
+use floodmark_wire::h2::{ConnectionError, ErrorCode, Malformed};
 
 use crate::tls;
 
@@ -22,6 +27,12 @@ impl Display for ResponseFault {
     }
 }
 
+/// Fix for an invalid response.
+const FIX_RESPONSE: &str = "correct the server's response";
+
+/// Fix for a response that exceeds a limit of floodmark.
+const FIX_LIMIT: &str = "keep the response within this limit";
+
 /// Explains one outcome of a run's requests.
 type Explanation = fn(&Run) -> Option<ResponseFault>;
 
@@ -29,17 +40,29 @@ type Explanation = fn(&Run) -> Option<ResponseFault>;
 /// errors do not show the reason.
 #[must_use]
 pub fn response_fault(run: &Run) -> Option<ResponseFault> {
+    if run.ended.reason == EndReason::NotHttp {
+        // The requests may still be waiting for a connection on which the server speaks HTTP.
+        return malformed(run);
+    }
     let counts = &run.requests;
-    let outcomes: [(u64, Explanation); 3] = [
+    let outcomes: [(u64, Explanation); 4] = [
         (counts.malformed, malformed),
         (counts.reset, reset),
         (counts.timed_out, timed_out),
+        (refusals(run), refused),
     ];
     let (_, explain) = outcomes.into_iter().max_by_key(|(n, _)| *n)?;
     explain(run)
 }
 
 fn malformed(run: &Run) -> Option<ResponseFault> {
+    match run.plan.http {
+        Http::V1 => malformed_http1(run),
+        Http::V2(_) => malformed_http2(run),
+    }
+}
+
+fn malformed_http1(run: &Run) -> Option<ResponseFault> {
     let errors = run.request_errors();
     let errors = errors.filter_map(|(name, n)| Some((ReadError::named(name)?, n)));
     // The following errors are also counted for complete responses and timeouts, so they do not
@@ -53,6 +76,25 @@ fn malformed(run: &Run) -> Option<ResponseFault> {
     Some(of_error(error))
 }
 
+fn malformed_http2(run: &Run) -> Option<ResponseFault> {
+    let explained = |name| {
+        let fault = |problem, fix| ResponseFault { problem, fix };
+        ConnectionError::named(name)
+            .map(|error| fault(error.to_string(), fix_connection(error)))
+            .or_else(|| Some(fault(Malformed::named(name)?.to_string(), FIX_RESPONSE)))
+    };
+    let errors = run.request_errors();
+    let errors = errors.filter_map(|(name, n)| Some((explained(name)?, n)));
+    if let Some((fault, _)) = errors.max_by_key(|(_, n)| *n) {
+        return Some(fault);
+    }
+    let (name, _) = run.request_errors().max_by_key(|(_, n)| *n)?;
+    (!name.starts_with(tls::PREFIX)).then(|| ResponseFault {
+        problem: "the server closed connections within a response".to_owned(),
+        fix: "check the server's log",
+    })
+}
+
 fn reset(run: &Run) -> Option<ResponseFault> {
     let (name, _) = run.request_errors().max_by_key(|(_, n)| *n)?;
     if name.starts_with(tls::PREFIX) {
@@ -61,10 +103,77 @@ fn reset(run: &Run) -> Option<ResponseFault> {
             fix: tls::fix(name),
         });
     }
+    if let Some(fault) = reset_streams(run) {
+        return Some(fault);
+    }
+    if name == NOT_READ {
+        return Some(ResponseFault {
+            problem: "the server stopped reading from connections".to_owned(),
+            fix: "check the server's log, and whether its threads are blocked",
+        });
+    }
     let is_plain = run.plan.tls.is_none() && run.requests.statuses.is_empty();
     is_plain.then(|| ResponseFault {
         problem: "the server closed connections without a response".to_owned(),
-        fix: "check the server's log; if the port serves TLS, use https:// in the URL",
+        fix: match run.plan.http {
+            Http::V1 => "check the server's log; if the port serves TLS, use https:// in the URL",
+            Http::V2(_) => {
+                "check the server's log; if the port serves TLS, use https:// in the URL, and if it \
+                 serves only HTTP/1.1, use --http 1.1"
+            }
+        },
+    })
+}
+
+/// Explains why the server reset streams (HTTP/2), if this is the most frequent error.
+pub(crate) fn reset_streams(run: &Run) -> Option<ResponseFault> {
+    let (name, _) = run.request_errors().max_by_key(|(_, n)| *n)?;
+    let code = name.strip_prefix(STREAM_RESET)?;
+    let code = ErrorCode::named(&code.trim_start_matches('_').to_ascii_uppercase());
+    let reason = code.and_then(ErrorCode::name);
+    Some(ResponseFault {
+        problem: match reason {
+            Some(reason) => format!("the server reset streams with {reason}"),
+            None => "the server reset streams".to_owned(),
+        },
+        fix: match code {
+            Some(ErrorCode::HTTP_1_1_REQUIRED) => "use --http 1.1",
+            Some(ErrorCode::ENHANCE_YOUR_CALM) => "reduce the load, or raise the server's limits",
+            Some(ErrorCode::PROTOCOL_ERROR) => "check the request's headers and the server's log",
+            _ => "check the server's log",
+        },
+    })
+}
+
+/// Returns the number of requests that the server did not process and that were not sent again
+/// (HTTP/2).
+fn refusals(run: &Run) -> u64 {
+    let of = |name| run.errors.get(name).copied().unwrap_or(0);
+    of(GO_AWAY) + of(STREAM_REFUSED)
+}
+
+/// Explains rejected requests, if the server refused most of their streams (HTTP/2).
+pub(crate) fn refused(run: &Run) -> Option<ResponseFault> {
+    let counts = &run.requests;
+    let refusals = refusals(run);
+    if refusals == 0 || 2 * refusals < counts.rejected + counts.wrong {
+        return None;
+    }
+    let refused = run.errors.get(STREAM_REFUSED).copied().unwrap_or(0);
+    let (problem, fix) = if 2 * refused >= refusals {
+        (
+            "the server refused streams (REFUSED_STREAM)",
+            "use fewer --streams or connections, or raise the server's limit on streams",
+        )
+    } else {
+        (
+            "the server closed connections (GOAWAY) before it processed the requests",
+            "remove --retry never, or raise the server's limit on requests per connection",
+        )
+    };
+    Some(ResponseFault {
+        problem: problem.to_owned(),
+        fix,
     })
 }
 
@@ -96,16 +205,34 @@ fn fix(error: ReadError) -> &'static str {
         ReadError::TooManyHeaders
         | ReadError::HeadTooLarge
         | ReadError::ChunkExtensionsTooLarge
-        | ReadError::TrailersTooLarge => "keep the response within this limit",
+        | ReadError::TrailersTooLarge => FIX_LIMIT,
         ReadError::TruncatedHead | ReadError::TruncatedBody | ReadError::TruncatedChunks => {
             "check the server's log"
         }
-        _ => "correct the server's response",
+        _ => FIX_RESPONSE,
+    }
+}
+
+/// Returns the fix for a connection on which the server violated HTTP/2.
+fn fix_connection(error: ConnectionError) -> &'static str {
+    match error {
+        ConnectionError::Http1 => {
+            "use --http 1.1, or enable HTTP/2 in the server; if the port serves TLS, use https://"
+        }
+        ConnectionError::NoSettings => {
+            "use --http 1.1, or find out what listens on this port; if it serves TLS, use https://"
+        }
+        ConnectionError::TooManyContinuations
+        | ConnectionError::BlockTooLarge
+        | ConnectionError::Hpack(HpackError::ListTooLarge) => FIX_LIMIT,
+        _ => FIX_RESPONSE,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use floodmark_record::plan::Http2;
+
     use super::*;
     use crate::next::tests::run;
     use crate::testing::closed;
@@ -118,6 +245,89 @@ mod tests {
         *outcome(&mut run.requests) = 10_000;
         run.errors.insert(name.to_owned(), 10_000);
         run
+    }
+
+    #[test]
+    fn explains_failures_of_http2() {
+        type Counter = fn(&mut floodmark_record::Counts) -> &mut u64;
+        let malformed: Counter = |counts| &mut counts.malformed;
+        let reset: Counter = |counts| &mut counts.reset;
+        let rejected: Counter = |counts| &mut counts.rejected;
+        for (name, outcome, words) in [
+            (
+                "http1",
+                malformed,
+                "speaks HTTP/1.1, but the connection uses HTTP/2; use --http 1.1",
+            ),
+            ("no_settings", malformed, "not SETTINGS; use --http 1.1"),
+            (
+                "block_too_large",
+                malformed,
+                "floodmark accepts; keep the response",
+            ),
+            (
+                "list_too_large",
+                malformed,
+                "(RFC 9113 section 10.5.1); keep the response",
+            ),
+            (
+                "invalid_index",
+                malformed,
+                "(RFC 7541 section 2.3.3); correct",
+            ),
+            ("body_length", malformed, "differs from content-length"),
+            (
+                "connection_reset",
+                malformed,
+                "within a response; check the server's log",
+            ),
+            (
+                "stream_reset_internal_error",
+                reset,
+                "with INTERNAL_ERROR; check the server's log",
+            ),
+            (
+                "stream_reset_http_1_1_required",
+                reset,
+                "HTTP_1_1_REQUIRED; use --http 1.1",
+            ),
+            ("stream_reset", reset, "the server reset streams; check"),
+            (
+                "not_read_by_server",
+                reset,
+                "stopped reading from connections; check",
+            ),
+            (
+                "closed_before_answer",
+                reset,
+                "if it serves only HTTP/1.1, use --http 1.1",
+            ),
+            (
+                "stream_refused",
+                rejected,
+                "(REFUSED_STREAM); use fewer --streams",
+            ),
+            (
+                "go_away",
+                rejected,
+                "(GOAWAY) before it processed the requests; remove --retry never",
+            ),
+        ] {
+            let mut run = failing(name, outcome);
+            run.plan.http = Http::V2(Http2::default());
+            let text = response_fault(&run).unwrap().to_string();
+            assert!(text.contains(words), "{text}");
+        }
+        // All requests are still waiting for a connection.
+        let mut waiting = failing("http1", |counts| &mut counts.in_flight_at_end);
+        waiting.plan.http = Http::V2(Http2::default());
+        waiting.ended.reason = EndReason::NotHttp;
+        let text = response_fault(&waiting).unwrap().to_string();
+        assert!(text.contains("use --http 1.1"), "{text}");
+        // The server answered the other rejected requests with 429 or 503.
+        let mut few = failing("stream_refused", rejected);
+        few.errors.insert("stream_refused".to_owned(), 4_999);
+        assert_eq!(refused(&few), None);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use floodmark_record::cause::Cause;
 use floodmark_record::events::EndReason;
-use floodmark_record::plan::Schedule;
+use floodmark_record::plan::{Http, Schedule};
 use floodmark_record::reason::{CLIENT_ERRORS, COMPRESSED_BODY, FIX_STOPPED};
 use floodmark_record::run::{
     CheckResult, Run, Saturation, SeriesRow, Silence, Status, SteadyClass, StepFigures,
@@ -12,7 +12,7 @@ use floodmark_record::verdict::Verdict;
 use floodmark_stats::saturation::KEPT_UP_SHARE;
 
 use crate::asking;
-use crate::failures::response_fault;
+use crate::failures::{refused, reset_streams, response_fault};
 use crate::notes::SHORT_RUN_S;
 use crate::silence::server_stall;
 use crate::text::{per_s, show_s};
@@ -151,8 +151,8 @@ fn failed_requests(run: &Run) -> Option<String> {
             check.name()
         ),
     };
-    let refused = run.errors.get("connect_refused").unwrap_or(&0);
-    let may_be_down = 2 * refused >= counts.connect_failed || has_outage(run);
+    let connect_refused = run.errors.get("connect_refused").unwrap_or(&0);
+    let may_be_down = 2 * connect_refused >= counts.connect_failed || has_outage(run);
     let connect_failed = match &less {
         Some(less) if !may_be_down => format!(
             "connections failed to open; check the server's log, or open fewer at once: {less}"
@@ -165,7 +165,10 @@ fn failed_requests(run: &Run) -> Option<String> {
     let fault = response_fault(run);
     let malformed = match &fault {
         Some(fault) => format!("responses were malformed: {fault} (to reproduce: {curl})"),
-        None => format!("responses were malformed: check that {server} speaks HTTP/1.1 ({curl})"),
+        None => format!(
+            "responses were malformed: check that {server} speaks {} ({curl})",
+            run.plan.http.name()
+        ),
     };
     // Without TLS, the fault only repeats that connections closed without a response.
     let reset = match &fault {
@@ -173,7 +176,10 @@ fn failed_requests(run: &Run) -> Option<String> {
         Some(fault) => fault.fix.to_owned(),
         None => "check the server's log".to_owned(),
     };
-    let reset = format!("connections closed without a response: {reset}");
+    let reset = match reset_streams(run) {
+        Some(fault) => format!("requests failed: {fault}"),
+        None => format!("connections closed without a response: {reset}"),
+    };
     let timed_out = match (&fault, &less) {
         (Some(fault), _) => format!("requests timed out: {fault}"),
         (None, Some(less)) => format!("requests timed out: retry with {less}"),
@@ -184,9 +190,10 @@ fn failed_requests(run: &Run) -> Option<String> {
     let is_failing = |verdict: &Verdict| verdict.cause == Cause::Errors;
     let is_failing = run.verdict.as_ref().is_some_and(is_failing);
     let less = less.filter(|_| !is_failing);
-    let rejected = match less {
-        Some(less) => format!("requests were rejected (429 or 503): retry with {less}"),
-        None => "requests were rejected (429 or 503): check the server's log".to_owned(),
+    let rejected = match (refused(run), less) {
+        (Some(fault), _) => format!("requests were rejected: {fault}"),
+        (None, Some(less)) => format!("requests were rejected (429 or 503): retry with {less}"),
+        (None, None) => "requests were rejected (429 or 503): check the server's log".to_owned(),
     };
     let failures = [
         (counts.connect_failed, connect_failed),
@@ -245,6 +252,11 @@ fn curl(run: &Run) -> String {
         None => (&run.plan.request, target.url.clone()),
     };
     let mut words = vec!["curl -i".to_owned()];
+    words.extend(match (run.plan.http, &run.plan.tls) {
+        (Http::V1, _) => None,
+        (Http::V2(_), None) => Some("--http2-prior-knowledge".to_owned()),
+        (Http::V2(_), Some(_)) => Some("--http2".to_owned()),
+    });
     if target.credentials.is_some() {
         words.push("-u USER:PASSWORD".to_owned());
     }

@@ -6,10 +6,10 @@ use floodmark_record::events::{AddressUse, EndReason};
 use floodmark_record::host::{BusyProcess, OTHER_CPUS};
 use floodmark_record::metric::NetworkFigure;
 use floodmark_record::plan::ConnectionUse;
-use floodmark_record::reason::CLIENT_ERRORS;
+use floodmark_record::reason::{CLIENT_ERRORS, NO_STREAMS};
 use floodmark_record::run::Run;
 use floodmark_record::tls::Trust;
-use floodmark_record::units::show_count;
+use floodmark_record::units::{show_count, show_duration};
 use floodmark_record::verdict::Verdict;
 use floodmark_record::{Metric, Observation};
 
@@ -51,6 +51,7 @@ pub(crate) fn notes(judged: &Judged<'_>) -> Vec<String> {
         little(run),
         unused_addresses(run),
         unused_streams(run),
+        no_streams(run),
         unknown_run_delay(run),
         short(run),
         dropped_from_log(run),
@@ -60,12 +61,12 @@ pub(crate) fn notes(judged: &Judged<'_>) -> Vec<String> {
     .collect()
 }
 
-/// Reports a target that does not speak HTTP/1.1. Any other reason for an early end appears in the
+/// Reports a target that does not speak the planned version of HTTP. Any other reason for an early end appears in the
 /// summary or in the reasons why the run is not valid.
 fn not_http(run: &Run) -> Option<String> {
     let fault = || match response_fault(run) {
         Some(fault) => fault.to_string(),
-        None => "no response was HTTP/1.1; check the port".to_owned(),
+        None => format!("no response was {}; check the port", run.plan.http.name()),
     };
     (run.ended.reason == EndReason::NotHttp).then(|| format!("the run ended early: {}", fault()))
 }
@@ -314,7 +315,7 @@ fn unused_addresses(run: &Run) -> Option<String> {
 
 /// Reports a limit of the server that keeps the load below the planned number of streams.
 fn unused_streams(run: &Run) -> Option<String> {
-    let allowed = run.http2?.settings?.max_streams?;
+    let allowed = run.http2?.settings?.max_streams.filter(|n| *n > 0)?;
     let (connections, streams) = (u64::from(run.plan.connections), run.plan.http.streams());
     (allowed < streams).then(|| {
         format!(
@@ -324,6 +325,16 @@ fn unused_streams(run: &Run) -> Option<String> {
             show_count(run.plan.max_in_flight())
         )
     })
+}
+
+/// Reports connections on which the server allowed no stream.
+fn no_streams(run: &Run) -> Option<String> {
+    let connections = run.errors.get(NO_STREAMS)?;
+    Some(format!(
+        "the server allowed no stream on {} for {}; raise its limit (SETTINGS_MAX_CONCURRENT_STREAMS)",
+        plural(*connections, "connection"),
+        show_duration(run.plan.timeout)
+    ))
 }
 
 /// Reports that run delay is not available. Without run delay, a thread that is waiting for a CPU

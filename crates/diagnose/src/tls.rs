@@ -55,7 +55,9 @@ pub(crate) fn fix(name: &str) -> &'static str {
         "tls_alpn_refused" => {
             "use --http 2, or enable the protocol \"http/1.1\" (ALPN) in the server"
         }
-        "tls_http2_not_chosen" => "use --http 1.1",
+        "tls_http2_not_chosen" => {
+            "use --http 1.1, or enable the protocol \"h2\" (ALPN) in the server"
+        }
         "tls_nothing_in_common"
         | "tls_alert_handshake_failure"
         | "tls_alert_protocol_version"

@@ -11,7 +11,7 @@ use floodmark_lab::{Directory, RemoteObserver, attempt, finish};
 use floodmark_observe::{Root, environment::environment};
 use floodmark_plan::spec::Warmup;
 use floodmark_plan::values::{count_from_one, positive_duration};
-use floodmark_plan::{PlanSpec, Planned, target};
+use floodmark_plan::{LoadSpec, PlanSpec, Planned, target};
 use floodmark_record::capacity::CapacityKind;
 use floodmark_record::experiment::Resumed;
 use floodmark_record::plan::Spacing;
@@ -150,13 +150,19 @@ struct CapacityPlans {
 }
 
 fn plan(args: &CapacityArgs, open_files: Option<u64>) -> Result<CapacityPlans, Ending> {
-    let (closed, open) = (args.closed_spec(), args.open_spec());
+    let (closed, mut open) = (args.closed_spec(), args.open_spec());
     let resolved = target::resolve(&args.url, &closed)?;
     let plan =
         |spec, resolved| floodmark_plan::plan(spec, resolved, open_files).map_err(Ending::usage);
+    let closed = plan(&closed, resolved.clone())?;
+    // All loads of a search use the version of HTTP that the server chose first.
+    open.load.override_with(&LoadSpec {
+        http: Some(closed.plan.http.into()),
+        ..LoadSpec::default()
+    });
     Ok(CapacityPlans {
-        closed: plan(&closed, resolved.clone())?,
         open: plan(&open, resolved)?,
+        closed,
     })
 }
 

@@ -61,7 +61,10 @@ pub fn server_fault(run: &Run) -> Option<Ending> {
         }
         EndReason::NotHttp => match response_fault(run) {
             Some(why) => fault(why.to_string()),
-            None => fault(format!("the response is not HTTP/1.1; check {location}")),
+            None => fault(format!(
+                "the response is not {}; check {location}",
+                run.plan.http.name()
+            )),
         },
         EndReason::Completed | EndReason::RowsUsedUp
             if responses == 0 && (run.requests.intended > 0 || !run.errors.is_empty()) =>

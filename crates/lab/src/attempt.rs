@@ -11,7 +11,7 @@ use floodmark_observe::{Root, environment, process};
 use floodmark_plan::{FileError, Planned};
 use floodmark_record::events::{Abort, RunId};
 use floodmark_record::host::ToolInfo;
-use floodmark_record::plan::Plan;
+use floodmark_record::plan::{Http, Plan};
 use floodmark_record::run::{Placement, Run};
 use floodmark_record::tls::TrustAnchor;
 use floodmark_record::units::Rate;
@@ -261,6 +261,7 @@ impl Attempts<'_> {
             directory: &mut *directory,
             listener,
             first_number,
+            http: plan.http,
             interruption: None,
             abort_monitor: AbortMonitor::new(self.abort_if, &plan),
             abort: None,
@@ -348,6 +349,8 @@ pub(crate) struct LoadSink<'a, 'm> {
     listener: &'a mut Listener<'a>,
     /// Next free request number.
     first_number: &'a mut u64,
+    /// Version of HTTP in the plan.
+    http: Http,
     /// Why the load ended early.
     pub(crate) interruption: Option<String>,
     abort_monitor: AbortMonitor<'a>,
@@ -362,7 +365,7 @@ impl LoadSink<'_, '_> {
     pub(crate) fn take(&mut self, event: Event) {
         if let Event::End(end) = &event {
             *self.first_number = end.next_number;
-            self.interruption = interruption(end, self.abort.as_ref());
+            self.interruption = interruption(end, self.http, self.abort.as_ref());
         }
         let abort = match &event {
             Event::Second(row) if self.abort.is_none() => self.abort_monitor.take(row),

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use floodmark_record::api_check::ItemsFile;
 use floodmark_record::client::{ClientRan, PrintedFigures};
 use floodmark_record::events::{Abort, EndReason, PartRow, Phase, RunId, WorkerReady};
-use floodmark_record::plan::Plan;
+use floodmark_record::plan::{Http, Plan};
 use floodmark_record::reason::TOO_FEW_ROWS;
 use floodmark_record::run::{
     AgentRun, ClientUsage, FineThroughput, GroupPoint, Placement, Run, RunEnd, SeriesRow, Silence,
@@ -521,14 +521,14 @@ pub fn client_failure(ran: &ClientRan) -> Option<String> {
         .or_else(|| ran.interrupted.then(interrupted))
 }
 
-/// Returns why a worker's run is incomplete, if it is. `abort` is the condition that stopped
-/// the worker, if any.
-pub fn interruption(end: &WorkerEnd, abort: Option<&Abort>) -> Option<String> {
+/// Returns why a worker's run is incomplete, if it is. `http` is the version in the plan, and
+/// `abort` the condition that stopped the worker, if any.
+pub fn interruption(end: &WorkerEnd, http: Http, abort: Option<&Abort>) -> Option<String> {
     let handshake_failure = end.tls.as_ref().and_then(|tls| tls.failure.as_deref());
     match (end.reason, handshake_failure) {
         // A worker never reports `ClientFailed` or `Aborted`.
         (EndReason::Completed | EndReason::ClientFailed | EndReason::Aborted, _) => None,
-        (EndReason::NotHttp, _) => Some("the server does not speak HTTP/1.1".to_owned()),
+        (EndReason::NotHttp, _) => Some(format!("the server does not speak {}", http.name())),
         (EndReason::RowsUsedUp, _) => Some(format!(
             "{TOO_FEW_ROWS}: they were used after {}",
             show_ns(end.ended_ns as f64)

@@ -2,8 +2,11 @@
 
 use std::io;
 
+use floodmark_record::reason::STREAM_RESET;
 use floodmark_wire::h2::ErrorCode;
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerMisbehaved};
+
+pub use floodmark_record::reason::{GO_AWAY, NO_STREAMS, NOT_READ, STREAM_REFUSED};
 
 /// The server closed the connection before the first byte of a response.
 pub const CLOSED_EARLY: &str = "closed_before_answer";
@@ -13,16 +16,6 @@ pub const CONNECT_TIMED_OUT: &str = "connect_timed_out";
 pub const HANDSHAKE_TIMED_OUT: &str = "tls_handshake_timed_out";
 /// The server should have closed the connection after a response, but did not do so in time.
 pub const NOT_CLOSED: &str = "not_closed_by_server";
-
-/// The server sent GOAWAY (HTTP/2) and did not process the request.
-pub const GO_AWAY: &str = "go_away";
-/// The server refused the request's stream (HTTP/2).
-pub const STREAM_REFUSED: &str = "stream_refused";
-
-/// The server allowed no stream for the duration of the timeout (HTTP/2).
-pub const NO_STREAMS: &str = "no_streams_allowed";
-/// The server did not read the client's output for the duration of the timeout (HTTP/2).
-pub const NOT_READ: &str = "not_read_by_server";
 
 /// Returns the name for a stream that the server reset (HTTP/2).
 pub fn stream_reset(code: ErrorCode) -> &'static str {
@@ -35,7 +28,7 @@ pub fn stream_reset(code: ErrorCode) -> &'static str {
         ErrorCode::CANCEL => "stream_reset_cancel",
         ErrorCode::ENHANCE_YOUR_CALM => "stream_reset_enhance_your_calm",
         ErrorCode::HTTP_1_1_REQUIRED => "stream_reset_http_1_1_required",
-        _ => "stream_reset",
+        _ => STREAM_RESET,
     }
 }
 

@@ -9,12 +9,13 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, LazyLock, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::plans::{closed_plan, open_plan};
 use common::server::{RESPONSE, read_request, respond_to_all, serve};
 use common::tls::{Authority, Identity, SUITES, Valid, requiring_certificates, server};
 use common::{Run, input, try_input};
+use floodmark_load::tls::{self, chooses_http2};
 use floodmark_load::worker::StopFlag;
 use floodmark_record::TimeKind;
 use floodmark_record::events::EndReason;
@@ -524,6 +525,36 @@ fn refuses_a_server_that_does_not_choose_http2(backend: Backend) {
             let words = "the server does not offer HTTP/2 over TLS (ALPN)";
             refused_as(input, "tls_http2_not_chosen", words);
         }
+    }
+}
+
+#[test]
+fn the_server_chooses_the_version_of_http() {
+    let plan = TlsPlan {
+        server_name: "localhost".to_owned(),
+        trust: Trust::Nothing,
+        resumption: true,
+    };
+    let tls = tls::Tls::new(&plan, &[]).unwrap();
+    let timeout = Duration::from_millis(500);
+    for suite in [0, 3] {
+        for (protocols, expected) in [
+            (&[&b"h2"[..], b"http/1.1"][..], true),
+            (&[b"http/1.1", b"h2"], false),
+            (&[b"http/1.1"], false),
+            (&[], false),
+        ] {
+            let server = Server::responding(speaking(suite, protocols));
+            let is_http2 = chooses_http2(&tls, &server.address.into(), timeout).unwrap();
+            assert_eq!(is_http2, expected, "{protocols:?}");
+        }
+    }
+    let plain = serve(|mut stream, _| stream.write_all(b"HTTP/1.1 400 Bad\r\n\r\n").unwrap());
+    let silent = serve(|mut stream, _| while matches!(stream.read(&mut [0; 4096]), Ok(1..)) {});
+    for address in [plain, silent] {
+        let begin = Instant::now();
+        assert!(chooses_http2(&tls, &address.into(), timeout).is_err());
+        assert!(begin.elapsed() < Duration::from_secs(5));
     }
 }
 

@@ -3,6 +3,7 @@
 use floodmark_record::plan::{CloseFirst, ConnectionUse, Http, Http2};
 use floodmark_record::units::plural;
 
+use crate::negotiation::Negotiated;
 use crate::spec::{HttpVersion, Origin, PlanSpec};
 
 /// Maximum number of requests in flight on an HTTP/2 connection, about four times what common
@@ -23,14 +24,22 @@ const _: () = assert!(MIN_WINDOW * 16 >= 65_535 && MAX_WINDOW * 16 < 1 << 31);
 /// has memory for a table of this size.
 pub const MAX_TABLE: u64 = 64 << 10;
 
-/// Returns the version of HTTP and its settings.
+/// Returns the version of HTTP and its settings. `negotiated` is the server's choice, if it has one.
 ///
 /// # Errors
 /// A setting needs or contradicts HTTP/2.
-pub fn plan(spec: &PlanSpec, connection_use: ConnectionUse) -> Result<Http, String> {
+pub fn plan(
+    spec: &PlanSpec,
+    connection_use: ConnectionUse,
+    negotiated: Option<&Negotiated>,
+) -> Result<Http, String> {
     let load = &spec.load;
-    if load.http.unwrap_or_default() == HttpVersion::V1 {
-        return refuse_http2_keys(spec).map(|()| Http::V1);
+    match negotiated {
+        Some(negotiated) if !negotiated.is_http2 => return Ok(Http::V1),
+        None if load.http.unwrap_or_default() == HttpVersion::V1 => {
+            return refuse_http2_keys(spec).map(|()| Http::V1);
+        }
+        Some(_) | None => {}
     }
     let value = |given: Option<u64>, default: u32| given.map_or(default, |n| n as u32);
     let default = Http2::default();
@@ -53,11 +62,12 @@ pub fn close_first(spec: &PlanSpec, http: Http) -> CloseFirst {
     }
 }
 
-/// Returns the setting that selects HTTP/2.
+/// Returns the setting that selects HTTP/2, or `HTTP/2` if the server chose it.
 fn http2(spec: &PlanSpec) -> &'static str {
-    match spec.origin {
-        Origin::CommandLine => "--http 2",
-        Origin::File => "http = \"2\"",
+    match (spec.load.http, spec.origin) {
+        (Some(HttpVersion::Auto), _) => "HTTP/2",
+        (_, Origin::CommandLine) => "--http 2",
+        (_, Origin::File) => "http = \"2\"",
     }
 }
 
@@ -130,7 +140,7 @@ mod tests {
 
     #[test]
     fn plans_settings_with_their_defaults() {
-        let of = |load| plan(&spec(load), ConnectionUse::Kept);
+        let of = |load| plan(&spec(load), ConnectionUse::Kept, None);
         assert_eq!(of(LoadSpec::default()), Ok(Http::V1));
         assert_eq!(of(http2_load()), Ok(Http::V2(Http2::default())));
         let load = LoadSpec {
@@ -159,11 +169,11 @@ mod tests {
             ..spec(load.clone())
         };
         assert_eq!(
-            plan(&spec(load), ConnectionUse::Kept).unwrap_err(),
+            plan(&spec(load), ConnectionUse::Kept, None).unwrap_err(),
             "--h2-table needs --http 2; add --http 2 or remove --h2-table"
         );
         assert_eq!(
-            plan(&of_file, ConnectionUse::Kept).unwrap_err(),
+            plan(&of_file, ConnectionUse::Kept, None).unwrap_err(),
             "`h2-table` needs http = \"2\"; add http = \"2\" or remove `h2-table`"
         );
     }
@@ -181,7 +191,7 @@ mod tests {
             http: Some(HttpVersion::V1),
             ..LoadSpec::default()
         });
-        assert_eq!(plan(&spec(load), ConnectionUse::Kept), Ok(Http::V1));
+        assert_eq!(plan(&spec(load), ConnectionUse::Kept, None), Ok(Http::V1));
         let mut load = settings.clone();
         load.override_with(&LoadSpec {
             streams: Some(20),
@@ -201,7 +211,7 @@ mod tests {
                 close_first,
                 ..http2_load()
             });
-            let version_2 = plan(&given, ConnectionUse::Fresh);
+            let version_2 = plan(&given, ConnectionUse::Fresh, None);
             let version_2 = version_2.map(|http| super::close_first(&given, http));
             (super::close_first(&given, Http::V1), version_2.ok())
         };
@@ -220,7 +230,7 @@ mod tests {
                 streams,
                 ..http2_load()
             });
-            plan(&given, connection_use).map(|http| http.streams())
+            plan(&given, connection_use, None).map(|http| http.streams())
         };
         assert_eq!(with(1, ConnectionUse::Fresh), Ok(1));
         assert_eq!(with(5, ConnectionUse::PerConnection(5)), Ok(5));
@@ -239,10 +249,39 @@ mod tests {
                 check: Some(CheckKind::Sequence),
                 ..http2_load()
             });
-            plan(&given, ConnectionUse::Kept)
+            plan(&given, ConnectionUse::Kept, None)
         };
         assert!(with(1).is_ok());
         let message = with(2).unwrap_err();
         assert!(message.starts_with("--check conflicts with --streams 2"));
+    }
+
+    #[test]
+    fn uses_the_version_that_the_server_chose() {
+        let load = LoadSpec {
+            http: Some(HttpVersion::Auto),
+            streams: Some(8),
+            ..LoadSpec::default()
+        };
+        let chosen = |load: LoadSpec, connection_use, is_http2| {
+            let remark = "";
+            let negotiated = Negotiated { is_http2, remark };
+            plan(&spec(load), connection_use, Some(&negotiated))
+        };
+        let kept = ConnectionUse::Kept;
+        assert_eq!(chosen(load.clone(), kept, false), Ok(Http::V1));
+        let streams = chosen(load.clone(), kept, true).map(|http| http.streams());
+        assert_eq!(streams, Ok(8));
+        let closing = LoadSpec {
+            close_first: Some(CloseFirst::Server),
+            streams: None,
+            ..load
+        };
+        assert_eq!(
+            chosen(closing.clone(), ConnectionUse::Fresh, false),
+            Ok(Http::V1)
+        );
+        let conflict = chosen(closing, ConnectionUse::Fresh, true).unwrap_err();
+        assert!(conflict.contains("conflicts with HTTP/2"), "{conflict}");
     }
 }

@@ -13,6 +13,7 @@ pub mod http;
 mod input;
 mod io_backend;
 pub mod mix;
+mod negotiation;
 mod planning;
 mod schedule;
 pub mod spec;

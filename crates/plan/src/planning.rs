@@ -19,7 +19,8 @@ use floodmark_record::tls::TrustAnchor;
 use floodmark_record::units::{show_count, show_rate};
 use floodmark_record::worker_input::WorkerInput;
 
-use crate::spec::{BodySource, CheckKind, LoadSpec, Origin, PlanSpec, Warmup};
+use crate::negotiation::negotiate;
+use crate::spec::{BodySource, CheckKind, HttpVersion, LoadSpec, Origin, PlanSpec, Warmup};
 use crate::target::{self, Resolved};
 use crate::{api_check, http, input, io_backend, mix, schedule, trust};
 
@@ -78,7 +79,11 @@ pub fn plan(
         (_, Some(n)) => ConnectionUse::PerConnection(n),
         (_, None) => ConnectionUse::Kept,
     };
-    let http = http::plan(spec, connection_use)?;
+    let negotiated = (load.http == Some(HttpVersion::Auto)).then(|| {
+        let tls = tls.as_ref().map(|tls| (tls, &anchors[..]));
+        negotiate(tls, &target.address, timeout)
+    });
+    let http = http::plan(spec, connection_use, negotiated.as_ref())?;
     let mut plan = Plan {
         tls,
         http,
@@ -131,6 +136,7 @@ pub fn plan(
     remarks.extend(file_remarks);
     remarks.extend_from_slice(&notices);
     remarks.extend(remark);
+    remarks.extend(negotiated.map(|negotiated| negotiated.remark.to_owned()));
     Ok(Planned {
         sizes_connections: sizes_connections(spec, &plan),
         plan,

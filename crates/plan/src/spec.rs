@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use floodmark_load::replay;
-use floodmark_record::plan::{CloseFirst, DEFAULT_DURATION, Expect, Retry, Sources, Spacing};
+use floodmark_record::plan::{CloseFirst, DEFAULT_DURATION, Expect, Http, Retry, Sources, Spacing};
 use floodmark_record::units::Rate;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error as _;
@@ -81,7 +81,8 @@ pub struct LoadSpec {
     pub within: Option<Duration>,
     /// Spacing between requests that are sent at a rate. Default: `constant`.
     pub arrivals: Option<Spacing>,
-    /// Version of HTTP: "1.1" or "2". Default: "1.1".
+    /// Version of HTTP: "1.1", "2" or "auto" (https:// URLs: the version that the server chooses;
+    /// http:// URLs: 1.1). Default: "1.1".
     #[serde(deserialize_with = "content::http")]
     #[schemars(with = "HttpVersionText")]
     pub http: Option<HttpVersion>,
@@ -184,7 +185,7 @@ impl LoadSpec {
             ("burst", self.burst.is_some()),
             ("within", self.within.is_some()),
             ("arrivals", self.arrivals.is_some()),
-            ("http", self.http == Some(HttpVersion::V2)),
+            ("http", self.http.unwrap_or_default() != HttpVersion::V1),
             ("streams", self.streams.is_some()),
             ("h2-window", self.h2_window.is_some()),
             ("h2-table", self.h2_table.is_some()),
@@ -249,18 +250,30 @@ pub enum HttpVersion {
     V1,
     /// HTTP/2: with prior knowledge for http:// URLs, and negotiated with ALPN for https:// URLs.
     V2,
+    /// The version that the server chooses (ALPN) for https:// URLs, and HTTP/1.1 for http:// URLs.
+    Auto,
 }
 
 impl HttpVersion {
-    /// All versions.
-    pub const ALL: [Self; 2] = [HttpVersion::V1, HttpVersion::V2];
+    /// All choices.
+    pub const ALL: [Self; 3] = [HttpVersion::V1, HttpVersion::V2, HttpVersion::Auto];
 
-    /// Returns the name of the version in flags and manifests.
+    /// Returns the name of the choice in flags and manifests.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             HttpVersion::V1 => "1.1",
             HttpVersion::V2 => "2",
+            HttpVersion::Auto => "auto",
+        }
+    }
+}
+
+impl From<Http> for HttpVersion {
+    fn from(http: Http) -> Self {
+        match http {
+            Http::V1 => HttpVersion::V1,
+            Http::V2(_) => HttpVersion::V2,
         }
     }
 }

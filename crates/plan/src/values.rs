@@ -422,10 +422,10 @@ kind!(
 );
 
 kind!(
-    /// `"1.1"` or `"2"`, or the same number.
+    /// `"1.1"`, `"2"` or `"auto"`, or the version as a number.
     HttpVersionText,
     HttpVersion,
-    "\"1.1\" or \"2\"",
+    "\"1.1\", \"2\" or \"auto\"",
     |scalar| {
         let text = match scalar {
             Scalar::Text(text) => text.clone(),
@@ -433,7 +433,7 @@ kind!(
         };
         HttpVersion::ALL.into_iter().find(|version| version.name() == text)
     },
-    json_schema!({ "enum": ["1.1", "2", 1.1, 2] })
+    json_schema!({ "enum": ["1.1", "2", "auto", 1.1, 2] })
 );
 
 kind!(

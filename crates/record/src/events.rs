@@ -201,7 +201,7 @@ pub enum EndReason {
     RowsUsedUp,
     /// No connection could be opened for several seconds.
     ServerGone,
-    /// The server does not speak HTTP/1.1.
+    /// The server does not speak the version of HTTP in the plan.
     NotHttp,
     /// An external client failed, or its output could not be read.
     ClientFailed,

@@ -17,7 +17,7 @@ pub enum Outcome {
     Rejected,
     /// Any other complete response.
     Wrong,
-    /// The response is not valid HTTP/1.1, or the connection closed before the response was
+    /// The response is not valid HTTP, or the connection closed before the response was
     /// complete.
     Malformed,
     /// The connection was reset or closed before the first byte of the response.

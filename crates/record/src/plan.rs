@@ -125,6 +125,15 @@ impl Http {
         *self == Http::default()
     }
 
+    /// Returns the name of the version.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Http::V1 => "HTTP/1.1",
+            Http::V2(_) => "HTTP/2",
+        }
+    }
+
     /// Returns the maximum number of requests in flight on a connection.
     #[must_use]
     pub fn streams(&self) -> u32 {

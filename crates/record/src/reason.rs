@@ -18,6 +18,24 @@ pub const TOO_FEW_ROWS: &str = "a feed with take = \"unique\" has too few rows";
 /// Error name for a compressed response body whose content an expectation or a check needs.
 pub const COMPRESSED_BODY: &str = "compressed_body";
 
+/// Error name for a request that the server did not process before it sent GOAWAY (HTTP/2).
+pub const GO_AWAY: &str = "go_away";
+
+/// Error name for a request whose stream the server refused (HTTP/2).
+pub const STREAM_REFUSED: &str = "stream_refused";
+
+/// Error name for a connection on which the server allowed no stream for the duration of the
+/// timeout (HTTP/2).
+pub const NO_STREAMS: &str = "no_streams_allowed";
+
+/// Error name for a connection whose output the server did not read for the duration of the timeout
+/// (HTTP/2).
+pub const NOT_READ: &str = "not_read_by_server";
+
+/// Start of the error names for streams that the server reset (HTTP/2). The code in lower case
+/// follows, unless it is unknown or rare.
+pub const STREAM_RESET: &str = "stream_reset";
+
 /// Fix for a client stall.
 const FIX_STALL: &str = "stop other programs on this host (see floodmark doctor) and repeat";
 

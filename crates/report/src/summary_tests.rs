@@ -6,7 +6,7 @@ use floodmark_record::Record;
 use floodmark_record::cause::Cause;
 use floodmark_record::comparison::Threshold;
 use floodmark_record::events::{EndReason, HeldConnections};
-use floodmark_record::plan::Model;
+use floodmark_record::plan::{Http, Http2, Model};
 use floodmark_record::result::Overall;
 use floodmark_record::run::{Run, Saturation, Status, SteadyClass, WarmupRun, Window};
 
@@ -241,6 +241,17 @@ fn an_interrupted_run_with_a_failing_warmup() {
     });
     run.requests.reconnects = 1;
     insta::assert_snapshot!(draw(&run, PLAIN));
+}
+
+#[test]
+fn requests_sent_again_with_http2() {
+    let mut run = fixture::failing();
+    run.requests.reconnects = 5_636;
+    run.plan.http = Http::V2(Http2::default());
+    let text = draw(&run, PLAIN);
+    let lines = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let note = "note requests sent again 5,636 times, because the server closed the connection (GOAWAY) or refused the stream";
+    assert!(lines.contains(note), "{text}");
 }
 
 #[test]

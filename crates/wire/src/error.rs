@@ -8,6 +8,7 @@ use crate::reader::MAX_INTERIM;
 
 /// Reason for rejecting a response. The connection cannot be used afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, EnumString, IntoStaticStr)]
+#[cfg_attr(test, derive(strum::VariantNames))]
 #[strum(serialize_all = "snake_case")]
 pub enum ReadError {
     /// The first bytes are not `HTTP/`.

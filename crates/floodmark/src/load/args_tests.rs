@@ -96,7 +96,7 @@ fn settings() -> impl Strategy<Value = Settings> {
     let http = prop_oneof![
         6 => Just(Vec::new()),
         2 => word("http", &["1.1"]).boxed(),
-        2 => joined(word("http", &["2"]), settings_of_http2.boxed()),
+        2 => joined(word("http", &["2", "auto"]), settings_of_http2.boxed()),
         1 => word("streams", &["2"]),
     ];
     let times = joined(

@@ -234,6 +234,11 @@ fn http() -> impl TypedValueParser<Value = HttpVersion> {
             HttpVersion::V2,
             "HTTP/2; fail if the server does not support it",
         ),
+        (
+            HttpVersion::Auto.name(),
+            HttpVersion::Auto,
+            "The version that an https:// server chooses before the load; HTTP/1.1 with http://",
+        ),
     ])
 }
 
@@ -282,7 +287,8 @@ pub struct ConnectionArgs {
     #[arg(long, value_name = "VERSION", value_parser = http(), default_value = HttpVersion::default().name())]
     pub http: HttpVersion,
 
-    /// HTTP/2: maximum number of requests in flight on each connection, at most 1,000 [default: 1]
+    /// HTTP/2: maximum number of requests in flight on each connection, at most 1,000; no effect if
+    /// --http auto chooses HTTP/1.1 [default: 1]
     #[arg(long, value_name = "N", value_parser = |text: &str| count_within(text, 1..=MAX_STREAMS))]
     pub streams: Option<u64>,
 

@@ -157,7 +157,6 @@ fn refuses_invalid_values() {
         ("--steps", "100:5", "unit"),
         ("--steps", "100:1s,200", "to each step"),
         ("--close-first", "nobody", "server"),
-        ("--http", "auto", "1.1"),
         ("--http", "3", "1.1"),
         ("--streams", "0", "must be from 1 to 1,000"),
         ("--streams", "1001", "must be from 1 to 1,000"),

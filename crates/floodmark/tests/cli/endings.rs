@@ -379,6 +379,70 @@ fn names_a_server_that_does_not_speak_http() {
     }
 }
 
+/// Starts a listener that speaks HTTP/2, and resets the first stream of each connection with this
+/// error code.
+fn resetting(code: u8) -> Listener {
+    Listener::start(move |mut stream| {
+        let (mut bytes, mut buffer) = (Vec::new(), [0; 4096]);
+        // The frames follow the preface of 24 bytes.
+        let has_headers = |bytes: &[u8]| {
+            let mut frames = bytes.get(24..).unwrap_or_default();
+            while let [0, high, low, kind, rest @ ..] = frames {
+                if *kind == 1 {
+                    return true;
+                }
+                let length = usize::from(u16::from_be_bytes([*high, *low]));
+                frames = rest.get(5 + length..).unwrap_or_default();
+            }
+            false
+        };
+        while !has_headers(&bytes) {
+            match stream.read(&mut buffer) {
+                Ok(n @ 1..) => bytes.extend_from_slice(&buffer[..n]),
+                _ => return,
+            }
+        }
+        let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+        let reset = [0, 0, 4, 3, 0, 0, 0, 0, 1, 0, 0, 0, code];
+        stream.write_all(&[&settings[..], &reset].concat()).unwrap();
+        while stream.read(&mut buffer).is_ok_and(|n| n > 0) {}
+    })
+}
+
+#[test]
+fn names_the_fault_of_http2() {
+    let http1 = Listener::answering(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+    let other = Listener::answering(b"220 mail.example ESMTP\r\n");
+    let closing = Listener::start(drop);
+    let internal_error = resetting(2);
+    let http1_required = resetting(13);
+    for (listener, words) in [
+        (&http1, ["the server speaks HTTP/1.1", "use --http 1.1"]),
+        (
+            &other,
+            ["first frame is not SETTINGS", "find out what listens"],
+        ),
+        (&closing, ["closed connections", "use --http 1.1"]),
+        (
+            &internal_error,
+            ["INTERNAL_ERROR", "check the server's log"],
+        ),
+        (&http1_required, ["HTTP_1_1_REQUIRED", "use --http 1.1"]),
+    ] {
+        let load = load(&listener.url, &["-n", "1", "-q", "--http", "2"]);
+        let message = load.stderr();
+        assert_eq!(load.code(), 3, "{message}");
+        assert_eq!(message.lines().count(), 1, "{message}");
+        for word in words {
+            assert!(message.contains(word), "{message}");
+        }
+        let counts = load.counts();
+        let outcomes = counts.malformed + counts.reset + counts.in_flight_at_end;
+        assert_eq!(outcomes, counts.sent, "{counts:?}");
+        assert_eq!(counts.sent + counts.unsent, counts.intended, "{counts:?}");
+    }
+}
+
 #[test]
 fn names_the_fault_of_a_response() {
     const CLOSING: &[u8] = b"";

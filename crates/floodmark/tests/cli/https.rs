@@ -1,16 +1,19 @@
 //! Tests of HTTPS: trusted certificates, error messages and the record.
 
-use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::Output;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use std::thread;
+use std::time::Duration;
 
 use crate::support::https::serve;
 use crate::support::tls::{Authority, SUITES, Valid, requiring_certificates, server};
 use crate::support::{Serve, code, finish, floodmark, load, run, succeeds, text};
+use floodmark_record::plan::{Http, Http2};
 use floodmark_record::tls::Trust;
+use rustls::{ServerConnection, StreamOwned};
 
 static AUTHORITY: LazyLock<Authority> = LazyLock::new(Authority::new);
 
@@ -320,4 +323,97 @@ fn evaluates_thresholds_of_handshakes() {
     let fail_if = ["--fail-if", "handshake.p50 > 1us"];
     let load = load(&url, &[&["-n", "10", "--insecure"][..], &fail_if].concat());
     load.ends_with(1);
+}
+
+/// Starts a TLS server with these application protocols. It relays each connection to `upstream`.
+/// Returns its URL.
+fn relay(protocols: &[&[u8]], upstream: &Serve) -> String {
+    let upstream = upstream
+        .url
+        .trim_start_matches("http://")
+        .trim_end_matches('/');
+    let upstream: SocketAddr = upstream.parse().unwrap();
+    let identity = AUTHORITY.issue(&["127.0.0.1"], Valid::Now);
+    let mut config = server(&identity, &SUITES, true);
+    config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}/", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let config = Arc::clone(&config);
+            thread::spawn(move || {
+                let connection = ServerConnection::new(config).unwrap();
+                let client = client.unwrap();
+                let server = TcpStream::connect(upstream).unwrap();
+                for stream in [&client, &server] {
+                    stream.set_nodelay(true).unwrap();
+                    let poll = Duration::from_millis(1);
+                    stream.set_read_timeout(Some(poll)).unwrap();
+                }
+                let mut client = StreamOwned::new(connection, client);
+                while forward(&mut client, &server) && forward(&server, &mut client) {}
+            });
+        }
+    });
+    url
+}
+
+/// Forwards the bytes that have arrived. Returns whether the connections are still open.
+fn forward(mut from: impl Read, mut to: impl Write) -> bool {
+    let mut buffer = [0; 16 * 1024];
+    match from.read(&mut buffer) {
+        Ok(0) => false,
+        Ok(n) => to.write_all(&buffer[..n]).and_then(|()| to.flush()).is_ok(),
+        Err(error) => error.kind() == ErrorKind::WouldBlock,
+    }
+}
+
+#[test]
+fn uses_the_version_of_http_that_the_server_chooses() {
+    let files = CertificateFiles::new();
+    let ca = files.write("ca.pem", &AUTHORITY.pem());
+    let upstream = Serve::start(&["hello"]);
+    let http2 = Http::V2(Http2 {
+        streams: 3,
+        ..Http2::default()
+    });
+    for (protocols, version, remark) in [
+        (
+            &[&b"h2"[..], b"http/1.1"][..],
+            http2,
+            "the server chose HTTP/2",
+        ),
+        (&[b"http/1.1"], Http::V1, "the server chose HTTP/1.1"),
+    ] {
+        let url = relay(protocols, &upstream);
+        let load = load(
+            &url,
+            &[
+                "--http",
+                "auto",
+                "--streams",
+                "3",
+                "-n",
+                "60",
+                "-c",
+                "2",
+                "--cacert",
+                &ca,
+            ],
+        );
+        load.ends_with(0);
+        assert_eq!(load.counts().ok, 60);
+        assert_eq!(load.run().plan.http, version);
+        assert!(load.stderr().contains(remark), "{}", load.stderr());
+    }
+}
+
+#[test]
+fn without_tls_auto_means_http1() {
+    let server = Serve::start(&["hello"]);
+    let load = load(&server.url, &["--http", "auto", "-n", "10", "-c", "1"]);
+    load.ends_with(0);
+    assert_eq!(load.run().plan.http, Http::V1);
+    assert!(load.stderr().contains("the URL is http://"));
 }

@@ -18,9 +18,9 @@ use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, Signatur
 use crate::failure::is_authority;
 
 /// Name of HTTP/1.1 in ALPN (RFC 7301).
-const HTTP_1_1: &[u8] = b"http/1.1";
+pub(super) const HTTP_1_1: &[u8] = b"http/1.1";
 /// Name of HTTP/2 in ALPN (RFC 9113, section 3.2).
-const HTTP_2: &[u8] = b"h2";
+pub(super) const HTTP_2: &[u8] = b"h2";
 
 /// Number of sessions that a load thread stores.
 /// rustls keeps at most 8 TLS 1.3 tickets per server.
@@ -54,7 +54,7 @@ pub enum TlsError {
 /// A plan's TLS configuration.
 #[derive(Debug, Clone)]
 pub struct Tls {
-    config: ClientConfig,
+    pub(super) config: ClientConfig,
     resumption: bool,
     /// The name that the server's certificate must contain.
     pub(super) name: ServerName<'static>,

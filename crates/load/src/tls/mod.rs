@@ -8,6 +8,7 @@
 
 mod config;
 mod connection;
+mod negotiation;
 #[cfg(test)]
 mod testing;
 
@@ -29,6 +30,7 @@ use crate::coalescing::Batch;
 use crate::failure::TlsFailure;
 
 pub use self::config::{Tls, TlsError};
+pub use self::negotiation::chooses_http2;
 
 /// Initial capacity in bytes for received data: one read from the inner backend, and the partial
 /// record left over from the previous read.

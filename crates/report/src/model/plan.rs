@@ -47,7 +47,7 @@ pub fn describe(plan: &Plan, attempts: usize) -> String {
     });
     let mut parts = Vec::from_iter(mix);
     parts.extend([model(plan), connections(plan)]);
-    parts.extend((plan.http != Http::V1).then(|| "HTTP/2".to_owned()));
+    parts.extend((plan.http != Http::V1).then(|| plan.http.name().to_owned()));
     parts.extend(addresses(plan));
     parts.push(count_of(plan.threads.into(), "thread"));
     parts.push(match attempts {

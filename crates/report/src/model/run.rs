@@ -3,7 +3,7 @@
 
 use floodmark_record::Record;
 use floodmark_record::events::EndReason;
-use floodmark_record::plan::{ConnectionUse, Plan};
+use floodmark_record::plan::{ConnectionUse, Http, Plan};
 use floodmark_record::reason::TOO_FEW_ROWS;
 use floodmark_record::run::{
     CheckResult, GroupFigures, Run, Saturation, Status, SteadyClass, StepFigures,
@@ -51,7 +51,7 @@ pub(crate) fn ended(run: &Run) -> Option<TextLine> {
         EndReason::Aborted => "aborted",
         EndReason::RowsUsedUp => TOO_FEW_ROWS,
         EndReason::ClientFailed => "the client failed",
-        EndReason::NotHttp => "the server does not speak HTTP/1.1",
+        EndReason::NotHttp => &format!("the server does not speak {}", run.plan.http.name()),
         EndReason::ServerGone if gone == Some(0.0) => "the server never responded",
         EndReason::Completed | EndReason::ServerGone => "the server stopped responding",
     };
@@ -255,10 +255,7 @@ pub(crate) fn history(operations: &[String]) -> Vec<TextLine> {
 pub(crate) fn notes(run: &Run) -> Vec<TextLine> {
     let mut lines = Vec::new();
     if run.requests.reconnects > 0 {
-        let n = count_of(run.requests.reconnects, "request");
-        let text =
-            format!("{n} retried on a fresh connection because the server had closed the kept one");
-        lines.push(line("note", text));
+        lines.push(line("note", reconnects(run)));
     }
     if let Some(warmup) = &run.warmup
         && warmup.requests.ok < warmup.requests.intended
@@ -276,6 +273,22 @@ pub(crate) fn notes(run: &Run) -> Vec<TextLine> {
         lines.push(TextLine::new("missing", [faint(run.missing.join("; "))]));
     }
     lines
+}
+
+/// Describes the requests that were sent again.
+fn reconnects(run: &Run) -> String {
+    let n = run.requests.reconnects;
+    match run.plan.http {
+        Http::V1 => format!(
+            "{} retried on a fresh connection because the server had closed the kept one",
+            count_of(n, "request")
+        ),
+        Http::V2(_) => format!(
+            "requests sent again {}, because the server closed the connection (GOAWAY) or refused \
+             the stream",
+            count_of(n, "time")
+        ),
+    }
 }
 
 /// Returns text such as `12 lines with AskTimeoutException in the server log`.

@@ -1,6 +1,6 @@
 //! Error codes of HTTP/2, and reasons for rejecting frames and responses from a server.
 
-use strum::IntoStaticStr;
+use strum::{EnumString, IntoStaticStr};
 
 use super::hpack::HpackError;
 use super::session::{MAX_CONTINUATIONS, MAX_OUTPUT_BYTES};
@@ -38,31 +38,40 @@ impl ErrorCode {
     /// Returns the name in the RFC, or `None` for an unknown code.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
-        const NAMES: [&str; 14] = [
-            "NO_ERROR",
-            "PROTOCOL_ERROR",
-            "INTERNAL_ERROR",
-            "FLOW_CONTROL_ERROR",
-            "SETTINGS_TIMEOUT",
-            "STREAM_CLOSED",
-            "FRAME_SIZE_ERROR",
-            "REFUSED_STREAM",
-            "CANCEL",
-            "COMPRESSION_ERROR",
-            "CONNECT_ERROR",
-            "ENHANCE_YOUR_CALM",
-            "INADEQUATE_SECURITY",
-            "HTTP_1_1_REQUIRED",
-        ];
         NAMES.get(self.0 as usize).copied()
     }
+
+    /// Returns the code with this name in the RFC, if there is one.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let code = NAMES.iter().position(|of_code| *of_code == name)?;
+        Some(Self(code as u32))
+    }
 }
+
+/// Names of the error codes from 0 (RFC 9113 section 7).
+const NAMES: [&str; 14] = [
+    "NO_ERROR",
+    "PROTOCOL_ERROR",
+    "INTERNAL_ERROR",
+    "FLOW_CONTROL_ERROR",
+    "SETTINGS_TIMEOUT",
+    "STREAM_CLOSED",
+    "FRAME_SIZE_ERROR",
+    "REFUSED_STREAM",
+    "CANCEL",
+    "COMPRESSION_ERROR",
+    "CONNECT_ERROR",
+    "ENHANCE_YOUR_CALM",
+    "INADEQUATE_SECURITY",
+    "HTTP_1_1_REQUIRED",
+];
 
 /// Reason for rejecting the bytes on a connection. The connection cannot be used afterwards.
 ///
 /// Where the RFC requires only a stream error for an invalid frame, this client reports a
 /// connection error (RFC 9113 section 5.4.1 allows this).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, EnumString, IntoStaticStr)]
 #[cfg_attr(test, derive(strum::VariantNames))]
 #[strum(serialize_all = "snake_case")]
 pub enum ConnectionError {
@@ -102,7 +111,7 @@ pub enum ConnectionError {
     #[error(
         "a compressed field block is longer than {MAX_SECTION_BYTES} bytes, the maximum that floodmark accepts"
     )]
-    HeadTooLarge,
+    BlockTooLarge,
     /// The server pushes a response, which our SETTINGS disable (RFC 9113 section 8.4).
     #[error("the server sent PUSH_PROMISE, which SETTINGS disabled (RFC 9113 section 8.4)")]
     Push,
@@ -135,6 +144,7 @@ pub enum ConnectionError {
     OutputFull,
     /// A field block cannot be decompressed.
     #[error(transparent)]
+    #[strum(disabled)]
     Hpack(#[from] HpackError),
 }
 
@@ -148,6 +158,13 @@ impl ConnectionError {
         }
     }
 
+    /// Returns the error with this name, if there is one.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let of_field_block = || name.parse().map(Self::Hpack);
+        name.parse().or_else(|_| of_field_block()).ok()
+    }
+
     /// Returns the code for the GOAWAY frame.
     #[must_use]
     pub fn code(self) -> ErrorCode {
@@ -157,7 +174,7 @@ impl ConnectionError {
             Self::WindowOverflow | Self::WindowExceeded => ErrorCode::FLOW_CONTROL_ERROR,
             Self::Flood | Self::OutputFull => ErrorCode::ENHANCE_YOUR_CALM,
             // Each field block that is not decompressed (RFC 9113 section 4.3).
-            Self::TooManyContinuations | Self::HeadTooLarge | Self::Hpack(_) => {
+            Self::TooManyContinuations | Self::BlockTooLarge | Self::Hpack(_) => {
                 ErrorCode::COMPRESSION_ERROR
             }
             _ => ErrorCode::PROTOCOL_ERROR,
@@ -167,7 +184,7 @@ impl ConnectionError {
 
 /// Reason for rejecting a response (RFC 9113 section 8.1.1). Other streams on the connection
 /// continue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, EnumString, IntoStaticStr)]
 #[cfg_attr(test, derive(strum::VariantNames))]
 #[strum(serialize_all = "snake_case")]
 pub enum Malformed {
@@ -229,6 +246,12 @@ impl Malformed {
     pub fn name(self) -> &'static str {
         self.into()
     }
+
+    /// Returns the reason with this name, if there is one.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        name.parse().ok()
+    }
 }
 
 /// Reason why a session cannot send another request now.
@@ -251,26 +274,36 @@ mod tests {
     use strum::VariantNames;
 
     use super::*;
+    use crate::ReadError;
 
     #[test]
     fn names_are_stable() {
         assert_eq!(ConnectionError::NoSettings.name(), "no_settings");
         let error = ConnectionError::from(HpackError::InvalidIndex);
         assert_eq!(error.name(), "invalid_index");
+        assert_eq!(ConnectionError::named("invalid_index"), Some(error));
+        let error = ConnectionError::NoSettings;
+        assert_eq!(ConnectionError::named(error.name()), Some(error));
+        for no_error in ["hpack", "body_length"] {
+            assert_eq!(ConnectionError::named(no_error), None);
+        }
         assert_eq!(Malformed::BodyLength.name(), "body_length");
+        assert_eq!(Malformed::named("body_length"), Some(Malformed::BodyLength));
         assert_eq!(ErrorCode::REFUSED_STREAM.name(), Some("REFUSED_STREAM"));
         assert_eq!(
             ErrorCode::ENHANCE_YOUR_CALM.name(),
             Some("ENHANCE_YOUR_CALM")
         );
         assert_eq!(ErrorCode(14).name(), None);
+        assert_eq!(ErrorCode::named("CANCEL"), Some(ErrorCode::CANCEL));
+        assert_eq!(ErrorCode::named(""), None);
     }
 
     #[test]
     fn blocks_that_are_not_decompressed_are_compression_errors() {
         for error in [
             ConnectionError::TooManyContinuations,
-            ConnectionError::HeadTooLarge,
+            ConnectionError::BlockTooLarge,
             ConnectionError::Hpack(HpackError::ListTooLarge),
         ] {
             assert_eq!(error.code(), ErrorCode::COMPRESSION_ERROR);
@@ -280,13 +313,18 @@ mod tests {
     #[test]
     fn names_are_distinct() {
         let lists = [
+            ReadError::VARIANTS,
             ConnectionError::VARIANTS,
             HpackError::VARIANTS,
             Malformed::VARIANTS,
         ];
         let mut names = HashSet::new();
-        for name in lists.concat() {
-            assert!(names.insert(name), "{name} has two meanings");
-        }
+        let mut repeated = lists.concat();
+        repeated.retain(|name| !names.insert(*name));
+        // The same limit applies to both versions of HTTP.
+        let interim = (ReadError::TooManyInterim, Malformed::TooManyInterim);
+        assert_eq!(repeated, [interim.0.name()]);
+        assert_eq!(interim.0.name(), interim.1.name());
+        assert_eq!(interim.0.to_string(), interim.1.to_string());
     }
 }

@@ -6,7 +6,7 @@ pub(super) mod table;
 
 use std::ops::Range;
 
-use strum::IntoStaticStr;
+use strum::{EnumString, IntoStaticStr};
 
 use table::{DynamicTable, ENTRY_OVERHEAD, STATIC};
 
@@ -14,7 +14,7 @@ use table::{DynamicTable, ENTRY_OVERHEAD, STATIC};
 pub const DEFAULT_TABLE_BYTES: u32 = 4096;
 
 /// Reason for rejecting a field block. The decoder cannot be used afterwards.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, EnumString, IntoStaticStr)]
 #[cfg_attr(test, derive(strum::VariantNames))]
 #[strum(serialize_all = "snake_case")]
 pub enum HpackError {

@@ -632,7 +632,7 @@ impl Session {
                 }
                 open.continuations += 1;
                 if self.block.len() + fragment.len() > MAX_SECTION_BYTES {
-                    return Err(ConnectionError::HeadTooLarge);
+                    return Err(ConnectionError::BlockTooLarge);
                 }
                 self.block.extend_from_slice(fragment);
                 if header.has(flag::END_HEADERS) {

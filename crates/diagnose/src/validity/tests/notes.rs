@@ -46,13 +46,20 @@ fn notes_a_limit_on_streams_below_the_plan() {
         limited.iter().any(|note| note.starts_with(expected)),
         "{limited:?}"
     );
-    for unlimited in [Some(100), None] {
+    for other in [Some(100), None, Some(0)] {
+        let notes = allows(other);
         assert!(
-            !allows(unlimited)
-                .iter()
-                .any(|note| note.contains("streams"))
+            !notes.iter().any(|note| note.contains("streams")),
+            "{notes:?}"
         );
     }
+    case.run.errors.insert("no_streams_allowed".to_owned(), 2);
+    let notes = case.judge().notes;
+    let words = "the server allowed no stream on 2 connections for 5 s";
+    assert!(
+        notes.iter().any(|note| note.starts_with(words)),
+        "{notes:?}"
+    );
 }
 
 #[test]

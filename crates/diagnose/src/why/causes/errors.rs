@@ -1,11 +1,12 @@
 //! Many requests failed: unexpected or malformed responses, rejections that no rate limiter
 //! explains, or no response at all.
 
+use floodmark_record::plan::Http;
 use floodmark_record::reason::FIX_STOPPED;
 
 use super::rate_limiter::{is_limited, responses};
 use super::*;
-use crate::failures::response_fault;
+use crate::failures::{refused, reset_streams, response_fault};
 use crate::silence;
 use crate::text::show_s;
 use crate::validity::MIN_LENGTH_S;
@@ -46,7 +47,7 @@ fn unanswered(run: &Run) -> String {
     let counts = &run.requests;
     let outcomes = [
         ("could not connect", counts.connect_failed),
-        ("lost their connection", counts.reset),
+        (lost(run), counts.reset),
         ("timed out", counts.timed_out),
         ("failed otherwise", counts.failed),
         ("were in flight at the end", counts.in_flight_at_end),
@@ -54,6 +55,14 @@ fn unanswered(run: &Run) -> String {
     let outcomes = outcomes.iter().filter(|(_, n)| *n > 0);
     let outcomes = outcomes.map(|(outcome, n)| format!("{} {outcome}", show_count(*n)));
     outcomes.collect::<Vec<_>>().join(", ")
+}
+
+/// Describes what requests with the outcome `reset` lost.
+fn lost(run: &Run) -> &'static str {
+    match run.plan.http {
+        Http::V1 => "lost their connection",
+        Http::V2(_) => "lost their connection or stream",
+    }
 }
 
 /// Returns the share of the responses that were failures. Rejections by a rate limiter do not count
@@ -88,7 +97,9 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
         .filter(|(status, _)| !(200..400).contains(*status))
         .filter(|(status, _)| !(is_limited && matches!(status, 429 | 503)))
         .max_by_key(|(_, n)| **n);
-    let fault = response_fault(run).filter(|_| counts.malformed > counts.wrong + counts.rejected);
+    let fault = response_fault(run)
+        .filter(|_| counts.malformed > counts.wrong + counts.rejected)
+        .or_else(|| refused(run));
     let kind = match (&fault, most_frequent) {
         (Some(fault), _) => fault.problem.clone(),
         (None, Some((status, n))) => format!("status {status}: {}", show_count(*n)),
@@ -133,10 +144,16 @@ fn lost_share(run: &Run) -> f64 {
 /// Handles a run in which many requests lost their connection before the response. A cause that
 /// explains these losses has a higher utilization and ranks first.
 fn lost_connections(facts: &RunFacts<'_>, share: f64) -> Option<Finding> {
+    let (lost, reset) = (lost(facts.run), reset_streams(facts.run));
+    let next = match &reset {
+        Some(fault) => fault.fix,
+        None => "check the server's log and its limits on connections",
+    };
+    let reason = reset.map_or_else(String::new, |fault| format!(": {}", fault.problem));
     Candidate::new(
         EvidenceRank::Counted.unless_minor(share < MOST),
         format!(
-            "{} of the requests lost their connection before the response",
+            "{} of the requests {lost} before the response{reason}",
             percent(share)
         ),
         [format!(
@@ -144,7 +161,7 @@ fn lost_connections(facts: &RunFacts<'_>, share: f64) -> Option<Finding> {
             unanswered(facts.run),
             show_count(responses(facts.run))
         )],
-        "check the server's log and its limits on connections",
+        next,
     )
     .with_share(share)
     .at([(StepKind::Errors, Actor::Server)])

@@ -1,6 +1,7 @@
 //! The server limits the request rate: it rejects requests, or delays them to keep a constant rate.
 
 use super::*;
+use crate::failures::refused;
 use crate::why::facts::seconds;
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
@@ -20,11 +21,12 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
 
 /// Returns whether the rejections could come from a rate limiter. A rate limiter accepts some
 /// requests every second, or responds with status 429. A server that responds only with 503 for a
-/// while has failed.
+/// while has failed. A server that refuses streams has another limit.
 pub(super) fn is_limited(run: &Run) -> bool {
     let count = |status: u16| run.requests.statuses.get(&status).copied().unwrap_or(0);
     let mut seconds = seconds(run);
-    run.requests.ok > 0
+    refused(run).is_none()
+        && run.requests.ok > 0
         && (count(429) > count(503) || seconds.all(|row| row.throughput_per_s > 0.0))
 }
 
@@ -44,6 +46,9 @@ fn rejecting(facts: &RunFacts<'_>) -> Option<Finding> {
     );
     if share < NOTICEABLE {
         return ruled_out(rejected);
+    }
+    if let Some(fault) = refused(facts.run) {
+        return ruled_out(fault.problem);
     }
     if !is_limited(facts.run) {
         return ruled_out(match counts.ok {

@@ -320,7 +320,7 @@ fn interim_responses_are_limited() {
 #[test]
 fn names_each_violation() {
     use ConnectionError::{
-        Continuation, FrameSize, GoAwayIncreased, HeadTooLarge, Hpack, IdleStream, Padding, Push,
+        BlockTooLarge, Continuation, FrameSize, GoAwayIncreased, Hpack, IdleStream, Padding, Push,
         StreamClosed, TooManyContinuations, WindowOverflow,
     };
     let window = |stream| encoded(|out| frame::window_update(stream, MAX_31_BITS, out));
@@ -365,7 +365,7 @@ fn names_each_violation() {
         ),
         ([half.clone(), half.clone()].concat(), Continuation),
         ([half, next.repeat(9)].concat(), TooManyContinuations),
-        ([large, more.repeat(4)].concat(), HeadTooLarge),
+        ([large, more.repeat(4)].concat(), BlockTooLarge),
         ([section(1, false, OK), padded(3)].concat(), Padding),
         (raw(kind::DATA, flag::PADDED, 1, b""), FrameSize),
         ([goaway(1), goaway(3)].concat(), GoAwayIncreased),
