@@ -31,6 +31,8 @@ pub struct ConnectionSlot {
     pub target: u32,
     /// Number of responses received since the connection was opened.
     pub used: u64,
+    /// Whether the connection counts as one that never received a response.
+    pub is_silent: bool,
     /// Whether the connection has been idle at any time since it was opened.
     pub rested: bool,
     /// Time at which the handshake started.

@@ -297,6 +297,7 @@ fn cancels_requests_that_time_out(backend: Backend) {
     };
     let end = run(http2(plan, 5, server, backend)).end;
     assert_eq!(end.counts.timed_out, 20);
+    assert_eq!(end.silent_connections, 1);
     let seen = log.lock().unwrap();
     assert_eq!((seen.connections, seen.count()), (1, 20));
 }

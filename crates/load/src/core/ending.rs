@@ -261,7 +261,7 @@ impl Core {
                             let outcome = LoggedOutcome::InFlightAtEnd;
                             log.add(exchange, connection, slot, now, 0, outcome);
                         }
-                        self.recorder.silent += u64::from(connection.used == 0);
+                        self.count_silent(slot);
                         self.keep_unknown(index, now);
                     }
                     self.end_exchange(index);
@@ -423,11 +423,20 @@ impl Core {
             let outcome = LoggedOutcome::Sent(outcome);
             log.add(exchange, connection, slot, now, 0, outcome);
         }
-        let is_silent = outcome == Outcome::TimedOut && connection.used == 0;
-        self.recorder.silent += u64::from(is_silent);
+        if outcome == Outcome::TimedOut {
+            self.count_silent(slot);
+        }
         self.keep_unknown(index, now);
         self.exchanges[index as usize].body = Vec::new();
         self.end_exchange(index);
+    }
+
+    /// Counts a connection that has not received a response.
+    fn count_silent(&mut self, slot: Slot) {
+        let connection = &mut self.connections[slot as usize];
+        if connection.used == 0 && !std::mem::replace(&mut connection.is_silent, true) {
+            self.recorder.silent += 1;
+        }
     }
 
     /// Keeps a write that ends without a response, if a check covers it.

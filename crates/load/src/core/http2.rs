@@ -703,6 +703,10 @@ impl Responses<'_> {
         let unread = (!has_body).then_some(&[][..]);
         let at = self.at.max(exchange.moments.first);
         let status = exchange.status;
+        let connection = &mut self.core.connections[self.slot as usize];
+        if std::mem::take(&mut connection.is_silent) {
+            self.core.recorder.silent -= 1;
+        }
         self.core.responded(index, status, unread, at, self.now);
     }
 

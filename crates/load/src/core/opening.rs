@@ -139,6 +139,7 @@ impl Core {
         connection.state = ConnectionState::Connecting;
         connection.target = route.target;
         connection.used = 0;
+        connection.is_silent = false;
         connection.rested = false;
         connection.last_number = None;
         connection.opening = now;
