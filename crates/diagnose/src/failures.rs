@@ -90,7 +90,7 @@ fn malformed_http2(run: &Run) -> Option<ResponseFault> {
     }
     let (name, _) = run.request_errors().max_by_key(|(_, n)| *n)?;
     (!name.starts_with(tls::PREFIX)).then(|| ResponseFault {
-        problem: "the server closed connections within a response".to_owned(),
+        problem: "the server closed connections during a response".to_owned(),
         fix: "check the server's log",
     })
 }
@@ -149,7 +149,8 @@ pub(crate) fn reset_streams(run: &Run) -> Option<ResponseFault> {
 /// (HTTP/2).
 fn refusals(run: &Run) -> u64 {
     let of = |name| run.errors.get(name).copied().unwrap_or(0);
-    of(GO_AWAY) + of(STREAM_REFUSED)
+    // Requests that could not be sent again have other outcomes, but the same errors.
+    (of(GO_AWAY) + of(STREAM_REFUSED)).min(run.requests.rejected)
 }
 
 /// Explains rejected requests, if the server refused most of their streams (HTTP/2).
@@ -168,7 +169,7 @@ pub(crate) fn refused(run: &Run) -> Option<ResponseFault> {
     } else {
         (
             "the server closed connections (GOAWAY) before it processed the requests",
-            "remove --retry never, or raise the server's limit on requests per connection",
+            "remove --retry never if it is set, or raise the server's limit on requests per connection",
         )
     };
     Some(ResponseFault {
@@ -279,7 +280,7 @@ mod tests {
             (
                 "connection_reset",
                 malformed,
-                "within a response; check the server's log",
+                "during a response; check the server's log",
             ),
             (
                 "stream_reset_internal_error",

@@ -64,9 +64,9 @@ fn short_load(plan: &Plan) -> Option<Plan> {
     })
 }
 
-/// Returns the number of connections for `plan`. They carry 2 × highest rate × mean service time of
-/// `run` requests in flight, at least 50. If a request of `run` timed out, the timeout replaces the
-/// mean.
+/// Returns the number of connections for `plan`. The number of requests in flight that they carry
+/// is 2 × highest rate × mean service time of `run`, at least 50. If a request of `run` timed out,
+/// the timeout replaces the mean.
 fn needed(run: &Run, plan: &Plan) -> u32 {
     let service_s = match run.requests.timed_out {
         0 => run.service_time_us.mean.unwrap_or(0.0) / 1e6,
@@ -74,7 +74,12 @@ fn needed(run: &Run, plan: &Plan) -> u32 {
     };
     let peak_per_s = plan.schedule().map_or(0.0, Schedule::peak_per_s);
     let in_flight = (HEADROOM * peak_per_s * service_s).ceil() as u32;
-    plan.connections_for(in_flight.max(DEFAULT_CONNECTIONS))
+    let in_flight = in_flight.max(DEFAULT_CONNECTIONS);
+    let allowed = run.http2.and_then(|used| used.settings?.max_streams);
+    let streams = plan.http.streams().min(allowed.unwrap_or(u32::MAX)).max(1);
+    let connections = in_flight.div_ceil(streams).min(plan.connections);
+    // Each load thread needs a connection.
+    connections.max(plan.threads.min(plan.connections))
 }
 
 #[cfg(test)]

@@ -41,8 +41,8 @@ pub struct ConnectionSlot {
     pub reached: Option<Ns>,
     /// Delay in ns that floodmark caused before the handshake.
     pub opened_late: Ns,
-    /// The time at which the handshake times out, the wait for the server to close or to allow a
-    /// stream ends, or the pause ends.
+    /// The end of the handshake's timeout, of the pause, or of the wait for the server to close the
+    /// connection or to allow a stream.
     pub deadline: Ns,
     /// Reader of the responses (HTTP/1.1).
     pub reader: Reader,

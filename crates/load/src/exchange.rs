@@ -28,6 +28,8 @@ pub struct Exchange {
     pub retried: Option<&'static str>,
     /// Number of times that the server refused the request (HTTP/2).
     pub refusals: u8,
+    /// Number of times that the request returned to the queue before it was sent (HTTP/2).
+    pub returns: u8,
     /// Stream identifier (HTTP/2).
     pub stream: u32,
     /// Status of the response, after its head has arrived (HTTP/2).

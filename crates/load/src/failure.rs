@@ -140,7 +140,7 @@ impl TlsFailure {
     /// Returns the failure for a server that does not choose HTTP/2, although the client offers no
     /// other protocol.
     pub fn http2_not_chosen() -> Self {
-        let detail = "the server does not offer HTTP/2 over TLS (ALPN)";
+        let detail = "the server does not support HTTP/2 over TLS (ALPN)";
         Self::new("tls_http2_not_chosen", detail.to_owned())
     }
 

@@ -18,7 +18,7 @@ pub struct Http2Connection {
     pub session: Session,
     /// Number of requests that were started on the connection.
     pub started: u64,
-    /// Group of the latest request. Bytes that belong to no stream count towards it.
+    /// Group of the latest request. Received bytes other than response bodies count towards it.
     pub group: u32,
     /// Whether the connection starts no more requests, because the server sent GOAWAY or no stream
     /// identifier is left.
@@ -30,13 +30,13 @@ pub struct Http2Connection {
     pub is_starved: bool,
     /// Whether the backend has been asked to send the output.
     pub is_flush_due: bool,
-    /// Time since which a request has been overdue because the backend does not take the output.
+    /// Time at which a request became overdue because the backend did not take the output.
     pub stalled: Option<Ns>,
     /// Exchanges whose send time is unknown, in the order of their requests.
     unsent: VecDeque<ExchangeIndex>,
-    /// Number of the first exchanges in `unsent` whose request head the backend has.
+    /// Number of exchanges at the front of `unsent` whose request head the backend has.
     handed_over: usize,
-    /// Bodies of which at least one byte is not in the output.
+    /// Bodies that are not completely in the output yet.
     bodies: VecDeque<UnsentBody>,
     /// Whether the server's SETTINGS have arrived.
     has_settings: bool,
@@ -101,10 +101,10 @@ impl Http2Connection {
             && self.session.output().len() < MAX_OUTPUT_BYTES
     }
 
-    /// Adds a request that was started, and as much of its body as possible to the output.
+    /// Records a started request, and appends as much of its body as possible to the output.
     ///
     /// Without the server's SETTINGS, the body waits: some servers reduce the window of a stream
-    /// with their first SETTINGS, and then wait for bytes that were sent before.
+    /// with their first SETTINGS, and grant no credit for bytes that were sent earlier.
     pub fn started(&mut self, index: ExchangeIndex, stream: u32, body: &StartedBody<'_>) {
         self.started += 1;
         self.unsent.push_back(index);
@@ -133,7 +133,7 @@ impl Http2Connection {
         self.has_settings = true;
     }
 
-    /// Appends to the output what credit and the size of the output allow of the waiting bodies.
+    /// Appends as much of the waiting bodies to the output as flow control and its size allow.
     pub fn push_bodies(&mut self) {
         if !self.has_settings {
             return;
@@ -166,7 +166,7 @@ impl Http2Connection {
         self.unsent.pop_front()
     }
 
-    /// Renews the limit on frames without effect once a second.
+    /// Once a second, renews the limit on frames that have no effect.
     pub fn renew(&mut self, now: Ns) {
         if now >= self.renewed + RENEWAL_NS {
             self.session.renew_idle_frames();

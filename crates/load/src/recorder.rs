@@ -178,8 +178,8 @@ impl Recorder {
         });
     }
 
-    /// Records bytes sent on a connection that do not belong to a request's start, such as frames
-    /// that control the connection. They count towards no group.
+    /// Records sent bytes that no request's length includes, such as control frames and the rest of
+    /// a long body. They count towards no group.
     pub fn sent_bytes(&mut self, bytes: usize) {
         self.live.all.row.bytes_sent += bytes as u64;
     }

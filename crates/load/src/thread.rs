@@ -271,8 +271,12 @@ impl<B: IoBackend> LoadThread<B> {
     /// the completions. Returns the latest time at which the wait should have ended.
     #[inline]
     fn wait(&mut self, now: Ns, until: Ns) -> io::Result<Ns> {
-        let until = self.core.next_turn().min(now + LONGEST_WAIT).min(until);
+        let mut until = self.core.next_turn().min(now + LONGEST_WAIT).min(until);
         self.leave();
+        let backend = &self.backend;
+        if self.queued.iter().any(|slot| backend.is_unconfirmed(*slot)) {
+            until = now;
+        }
         self.backend.wait(until)?;
         self.take_in();
         self.flush_queued();
@@ -551,6 +555,22 @@ impl<B: IoBackend> LoadThread<B> {
         self.backend.send(slot, &bytes);
     }
 
+    /// Sends the rest of the output of an HTTP/2 connection, which ends with a GOAWAY if the server
+    /// violated the protocol. The rest is lost if the server does not read.
+    fn flush_last(&mut self, slot: Slot) {
+        let output = self.core.output(slot);
+        let is_sending = !output.is_empty() && self.backend.is_sending(slot);
+        if output.is_empty() || is_sending && !self.backend.is_unconfirmed(slot) {
+            return;
+        }
+        let bytes = self.outgoing.copy(slot, output);
+        if is_sending {
+            self.leave();
+            self.backend.submit();
+        }
+        self.backend.send(slot, &bytes);
+    }
+
     /// Sends the output of connections whose earlier output has been sent.
     fn flush_queued(&mut self) {
         let waiting = self.queued.len();
@@ -564,7 +584,7 @@ impl<B: IoBackend> LoadThread<B> {
 
     #[inline]
     fn act(&mut self) {
-        // Of all actions, only the output of an HTTP/2 connection directly causes further actions.
+        // Only sending the output of an HTTP/2 connection directly causes further actions.
         let mut i = 0;
         while let Some(action) = self.core.actions.get(i).copied() {
             i += 1;
@@ -588,6 +608,7 @@ impl<B: IoBackend> LoadThread<B> {
                     self.backend.open(slot, route, first);
                 }
                 Action::Close { slot, how } => {
+                    self.flush_last(slot);
                     self.core.drop_session(slot);
                     self.backend.close(slot, how);
                 }

@@ -48,7 +48,7 @@ struct Behavior {
     window: Option<u32>,
     /// Number of requests after which a connection is shut down.
     requests_per_connection: Option<u64>,
-    /// Every request whose number is a multiple of this gets `reset` instead of a response. A
+    /// Every request whose number is a multiple of the integer is reset for the given reason. A
     /// refused request is answered at the second attempt.
     reset_each: Option<(u64, h2::Reason)>,
     /// Length of the response body in bytes.

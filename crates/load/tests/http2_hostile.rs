@@ -92,7 +92,7 @@ fn ok(stream: u32) -> Vec<u8> {
     headers(stream, LAST, STATUS_200)
 }
 
-/// Returns a literal field that enters no table.
+/// Returns a literal field without indexing.
 fn field(name: &str, value: &str) -> Vec<u8> {
     let mut bytes = vec![0, name.len() as u8];
     bytes.extend_from_slice(name.as_bytes());
@@ -101,7 +101,7 @@ fn field(name: &str, value: &str) -> Vec<u8> {
     bytes
 }
 
-/// Returns the block of a response with more fields than a status.
+/// Returns the field block of a response with a status and one more field.
 fn block(name: &str, value: &str) -> Vec<u8> {
     [STATUS_200, &field(name, value)].concat()
 }
@@ -467,7 +467,7 @@ fn frames() -> Vec<Case> {
         ),
         invalid(
             "long field block",
-            "head_too_large",
+            "block_too_large",
             &[&start, &continuation(1, 0, &[0; LARGEST_FRAME]).repeat(5)],
         ),
         invalid(
@@ -864,7 +864,8 @@ fn bounded(plan: Plan) -> Result<Run, String> {
     })
 }
 
-/// Sends the case's bytes after the first request of each connection. Returns what differs.
+/// Sends the case's bytes after the first request of each connection. Returns the difference from
+/// the expected result.
 fn fault(case: &Case, has_settings: bool, one_by_one: bool, backend: Backend) -> Option<String> {
     let (server, closed) = respond_with(case.bytes.clone(), has_settings, one_by_one);
     let plan = http2(closed_plan(1, 2), 2, server, backend);

@@ -522,7 +522,7 @@ fn refuses_a_server_that_does_not_choose_http2(backend: Backend) {
         for protocols in [&[][..], &[&b"http/1.1"[..]]] {
             let server = Server::responding(speaking(suite, protocols));
             let input = secured_http2(backend, server.address, closed_plan(2, 10));
-            let words = "the server does not offer HTTP/2 over TLS (ALPN)";
+            let words = "the server does not support HTTP/2 over TLS (ALPN)";
             refused_as(input, "tls_http2_not_chosen", words);
         }
     }

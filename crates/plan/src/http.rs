@@ -6,7 +6,7 @@ use floodmark_record::units::plural;
 use crate::negotiation::Negotiated;
 use crate::spec::{HttpVersion, Origin, PlanSpec};
 
-/// Maximum number of requests in flight on an HTTP/2 connection, about four times what common
+/// Maximum number of requests in flight on an HTTP/2 connection, at least four times what common
 /// servers allow (nginx 128, Go 250). It bounds the memory of a connection.
 pub const MAX_STREAMS: u64 = 1000;
 
@@ -24,7 +24,8 @@ const _: () = assert!(MIN_WINDOW * 16 >= 65_535 && MAX_WINDOW * 16 < 1 << 31);
 /// has memory for a table of this size.
 pub const MAX_TABLE: u64 = 64 << 10;
 
-/// Returns the version of HTTP and its settings. `negotiated` is the server's choice, if it has one.
+/// Returns the version of HTTP and its settings. `negotiated` is the server's choice, if there was
+/// a negotiation.
 ///
 /// # Errors
 /// A setting needs or contradicts HTTP/2.
@@ -113,7 +114,7 @@ fn refuse_conflicts(
     if spec.load.check.is_some() && streams > 1 {
         let check = spec.name("check");
         return Err(format!(
-            "{check} conflicts with {name} {streams}, because the responses of a connection have no order; use {name} 1"
+            "{check} conflicts with {name} {streams}, because responses on a connection can arrive in any order; use {name} 1"
         ));
     }
     Ok(())

@@ -16,7 +16,8 @@ pub struct Negotiated {
 }
 
 /// Asks a server which version of HTTP it chooses in a TLS handshake. Without TLS, or if the
-/// handshake fails, the version is HTTP/1.1. If it keeps failing, the load reports the reason.
+/// handshake fails, the version is HTTP/1.1. If handshakes keep failing, the load reports the
+/// reason.
 pub fn negotiate(
     tls: Option<(&TlsPlan, &[TrustAnchor])>,
     address: &Address,

@@ -318,8 +318,8 @@ pub struct CapacityLevel {
 }
 
 impl CapacityResult {
-    /// Returns what a load after the search showed about the objectives, or `None` if the run is no
-    /// such load.
+    /// Returns what a load after the search showed about the objectives, or `None` if the run is
+    /// not such a load.
     #[must_use]
     pub fn outcome_of(&self, run: &Run) -> Option<TrialOutcome> {
         let is_own = self.trial == run.trial && self.process == run.process;

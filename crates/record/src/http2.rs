@@ -1,4 +1,4 @@
-//! What HTTP/2 servers allowed, and how they ended streams and connections.
+//! Settings of HTTP/2 servers, and counts of GOAWAY frames and unprocessed requests.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ pub struct Http2Use {
     /// Number of GOAWAY frames before and during the measurement.
     pub go_aways: u64,
     /// Number of requests before and during the measurement that the server refused or did not
-    /// process. Such requests are sent again.
+    /// process. They are sent again, except with `--retry never` or after 3 repetitions.
     pub unprocessed: u64,
 }
 

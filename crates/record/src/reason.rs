@@ -32,7 +32,7 @@ pub const NO_STREAMS: &str = "no_streams_allowed";
 /// (HTTP/2).
 pub const NOT_READ: &str = "not_read_by_server";
 
-/// Start of the error names for streams that the server reset (HTTP/2). The code in lower case
+/// Prefix of the error names for streams that the server reset (HTTP/2). The code in lower case
 /// follows, unless it is unknown or rare.
 pub const STREAM_RESET: &str = "stream_reset";
 

@@ -77,7 +77,7 @@ fn too_large(text: &str) -> String {
     format!("\"{text}\" is too large")
 }
 
-/// Units of sizes, the largest first, with their numbers of bytes.
+/// Size units, largest first, each with its number of bytes.
 const SIZE_UNITS: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
 
 /// Parses a size such as `65535`, `64KiB`, `1MiB`. Returns bytes.

@@ -250,7 +250,7 @@ fn requests_sent_again_with_http2() {
     run.plan.http = Http::V2(Http2::default());
     let text = draw(&run, PLAIN);
     let lines = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let note = "note requests sent again 5,636 times, because the server closed the connection (GOAWAY) or refused the stream";
+    let note = "note requests sent again 5,636 times, because the server closed the connection or refused the stream";
     assert!(lines.contains(note), "{text}");
 }
 

@@ -166,7 +166,7 @@ mod tests {
             |version, values: &[&str]| host_fault(version, &Uri::default(), &headers(values));
         assert_eq!(fault(Version::HTTP_11, &["x"]), None);
         assert_eq!(fault(Version::HTTP_10, &[]), None);
-        // Only in HTTP/2 does the authority replace the header.
+        // The authority replaces the header only in HTTP/2.
         let of = |version, uri: &'static str| {
             host_fault(version, &Uri::from_static(uri), &HeaderMap::new())
         };

@@ -29,13 +29,13 @@ use crate::service::{count_response, respond};
 use crate::settings::Limits;
 use crate::worker::Worker;
 
-/// Maximum time until a client responds to a GOAWAY after its connection was cut off. An immediate
-/// close would reset the connection, and the client could lose the GOAWAY.
+/// Maximum time for a client to respond to the GOAWAY that ends its connection. An immediate close
+/// would reset the connection, and the client could lose the GOAWAY.
 const GOAWAY_TIME: Duration = Duration::from_secs(1);
 
 /// Serves a connection until it ends. `received` starts with the preface.
 ///
-/// A client that is told to close its connection gets a GOAWAY, and its open streams are served.
+/// To end a connection, the server sends a GOAWAY and serves the open streams.
 pub(crate) async fn serve(worker: Rc<Worker>, pace: Rc<Pace>, received: Bytes, stream: TcpStream) {
     let http = http(&worker.shared.limits);
     let streams = Rc::new(Streams {

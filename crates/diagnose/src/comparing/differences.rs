@@ -32,7 +32,7 @@ const MAX_VALUE: usize = 40;
 /// Property that is listed first.
 const WORKLOAD: &str = "workload";
 
-/// Plan fields that are not part of the load, and the field that [`http`] shows in parts.
+/// Plan fields that are not part of the load, and the field that [`http`] splits into properties.
 const NOT_OF_LOAD: [&str; 4] = ["target", "seed", "ports_per_source", "http"];
 
 /// Returns the caveats for a comparison of two groups. Each argument contains a group and the

@@ -247,7 +247,7 @@ fn in_flight(run: &Run, answered: f64, sending_s: f64) -> f64 {
     let timed_out_s = run.requests.timed_out as f64 * plan.timeout.as_secs_f64();
     let in_flight = answered + (failed_s + timed_out_s) / sending_s;
     match plan.connection_use {
-        // Each stream carries one request until the run ends, even without a response.
+        // A request without a response occupies its stream until the run ends.
         ConnectionUse::Kept if !plan.is_open() => in_flight
             .max(run.requests.in_flight_at_end as f64)
             .min(plan.max_in_flight() as f64),

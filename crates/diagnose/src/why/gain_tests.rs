@@ -47,7 +47,7 @@ fn each_stream_has_a_request_in_service() {
         .gain
         .unwrap();
     assert_eq!(gain.requests, 50);
-    // 20 streams carry the requests that the server works on, and 1,000/s take 20 ms each.
+    // The server works on 20 requests, one per stream: 1,000 requests/s take 20 ms each.
     let verdict = is(&with_streams(working_on(20.0), 2), Cause::Concurrency);
     assert!((verdict.limit_per_s.unwrap() - 1_000.0).abs() < 1e-9);
     assert_eq!(verdict.next, "use more connections in the load: -c 50");

@@ -89,7 +89,8 @@ const PREFLIGHT_REQUESTS: u32 = 3;
 /// If none of them is answered as expected, returns an [`Ending`].
 ///
 /// An exact number of requests is not exceeded. Agents may have another path to the server than
-/// this host. A server that is unreachable, or that does not speak this version of HTTP, ends the load early.
+/// this host. A server that is unreachable, or that does not speak the planned version of HTTP,
+/// ends the load early.
 fn preflight(args: &LoadArgs, planned: &Planned, stop: &Stop) -> Result<(), Ending> {
     let shared = &args.shared;
     let plan = &planned.plan;

@@ -133,7 +133,7 @@ fn finds_the_capacity_of_a_queue() {
     let top = result.proved_per_s.map_or(estimate, |_| high);
     let last = (105.0 * top / estimate).round();
     assert_eq!(levels.collect::<Vec<_>>(), [50.0, 80.0, 95.0, 100.0, last]);
-    // The record holds the outcome of each rate, and none at or below the lower bound missed.
+    // The record contains the outcome of each rate. No rate at or below the lower bound missed.
     assert_eq!(result.levels.len(), 5);
     let mut levels = result.levels.iter();
     let is_consistent =

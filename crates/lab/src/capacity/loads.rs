@@ -381,7 +381,7 @@ pub fn tail_shares(
     [middle].into_iter().chain(limit).collect()
 }
 
-/// The flow of the requests of a load at a constant rate or in the closed model.
+/// The request flow of a load at a constant rate or in the closed model.
 pub struct LoadFlow {
     needed_share: Option<f64>,
     length: Duration,

@@ -347,8 +347,8 @@ impl CapacitySession<'_, '_> {
         })
     }
 
-    /// Judges a load at `rate_per_s`. Returns the figure of each objective, what the load showed about
-    /// them, and why the client could not send it as planned, if it could not.
+    /// Judges a load at `rate_per_s`. Returns the figure of each objective, the outcome of the
+    /// load, and the reason why the client could not send it as planned, if any.
     fn judge(
         &self,
         run: &Run,

@@ -74,7 +74,7 @@ fn names_line_and_fix_of_errors_in_experiments() {
         (
             "rate = 2500",
             "http = 1",
-            "e.toml:5: http: expected \"1.1\" or \"2\", not 1",
+            "e.toml:5: http: expected \"1.1\", \"2\" or \"auto\", not 1",
         ),
         (
             "rate = 2500",

@@ -180,6 +180,12 @@ pub trait IoBackend {
     /// wait before it sends more bytes on the connection.
     fn is_sending(&self, slot: Slot) -> bool;
 
+    /// Returns whether [`IoBackend::is_sending`] may change at the next wait although no event
+    /// occurs, because a successful send causes none.
+    fn is_unconfirmed(&self, _slot: Slot) -> bool {
+        false
+    }
+
     /// Returns the number of delayed commands; `None` if the backend never delays commands.
     fn held(&mut self) -> Option<usize> {
         None

@@ -253,7 +253,7 @@ impl Core {
             match exchange.state {
                 ExchangeState::InFlight => {
                     if exchange.moments.sent == 0 && exchange.retried.is_none() {
-                        // The output of an HTTP/2 connection contains the request.
+                        // The request is still in the output of an HTTP/2 connection.
                         self.recorder.unsent(group, 1);
                     } else {
                         self.recorder.in_flight_at_end(&exchange.moments, now);
@@ -265,11 +265,9 @@ impl Core {
                         self.keep_unknown(index, now);
                     }
                     self.end_exchange(index);
-                    if self.has_exchange(slot) {
-                        // Close the connection after its last exchange.
+                    if self.http2.is_some() {
                         continue;
                     }
-                    self.unlist(slot);
                 }
                 ExchangeState::Waiting => {
                     exchange.state = ExchangeState::Ended;
@@ -310,7 +308,7 @@ impl Core {
             }
             self.shut(slot, CloseFirst::Client, now);
         }
-        self.abandon_returned(now);
+        self.abandon_sessions(now);
         // Connections that floodmark closes do not count as lost.
         self.ahead.held.lost = lost;
     }

@@ -1,10 +1,10 @@
 //! HTTP/2: connections with several exchanges in flight.
 //!
-//! The stream of a request determines its exchange, so a session's events lead to an exchange
+//! The stream of a request determines its exchange, so the core finds the exchange of an event
 //! without a lookup. A connection is in the list `idle` while it has room for a request.
 //!
-//! A request that the server did not process, or that may be repeated, returns to the head of the
-//! queue with its intended time. It then takes precedence over all other requests.
+//! A request that the server did not process, or that may be repeated, joins the queue `returned`
+//! with its intended time. This queue takes precedence over new requests.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -14,7 +14,7 @@ use floodmark_record::Outcome;
 use floodmark_record::http2::{Http2Use, ServerSettings};
 use floodmark_record::operation::OperationKind;
 use floodmark_record::plan::{CloseFirst, Http2, Retry};
-use floodmark_wire::h2::{Config, ConnectionError, Event, EventSink};
+use floodmark_wire::h2::{Config, ConnectionError, Event, EventSink, Unavailable};
 
 use super::{Action, Core};
 use crate::arrivals::RequestSource;
@@ -34,10 +34,14 @@ use crate::request_log::LoggedOutcome;
 /// connection down without processing any request.
 const MAX_REFUSALS: u8 = 3;
 
+/// Maximum number of times that a request returns because its connection ended before the request
+/// was sent.
+const MAX_RETURNS: u8 = 20;
+
 /// Window of a connection for responses, as a multiple of a stream's window.
 const CONNECTION_WINDOWS: u32 = 16;
 
-/// What all HTTP/2 connections of a thread share.
+/// State shared by all HTTP/2 connections of a thread.
 pub(super) struct Multiplexing {
     config: Config,
     requests: Arc<Http2Requests>,
@@ -45,7 +49,7 @@ pub(super) struct Multiplexing {
     returned: VecDeque<NextRequest>,
     /// The body of the request that is being started.
     scratch: Vec<u8>,
-    /// What servers allowed, and how they ended streams and connections.
+    /// Server settings, and counts of GOAWAY frames and unprocessed requests.
     pub(super) used: Http2Use,
 }
 
@@ -53,9 +57,11 @@ pub(super) struct Multiplexing {
 #[derive(Debug, Clone, Copy)]
 struct NextRequest {
     moments: Moments,
-    /// Why the request was not processed before, if it was sent before.
+    /// Why the previous attempt failed; `None` if the request was never sent.
     retried: Option<&'static str>,
     refusals: u8,
+    /// Number of times that the request returned before it was sent.
+    returns: u8,
 }
 
 impl Multiplexing {
@@ -86,7 +92,7 @@ impl Multiplexing {
 }
 
 impl Core {
-    /// Returns whether the core speaks HTTP/2. [`Action::Send`] then means the output of a
+    /// Returns whether the core speaks HTTP/2. [`Action::Send`] then sends the output of a
     /// connection.
     #[inline]
     pub fn is_http2(&self) -> bool {
@@ -123,7 +129,7 @@ impl Core {
             return;
         }
         http2.push_bodies();
-        if !http2.is_listed && http2.has_room() {
+        if http2.is_listed != http2.has_room() {
             return self.fill(slot, Some(now), now);
         }
         self.flush(slot);
@@ -151,6 +157,10 @@ impl Core {
         }
         exchange.moments.sent = now;
         exchange.deadline = now + self.timeout;
+        // Exchanges on other connections may have been sent earlier, but launched later.
+        self.pressing.remove(&mut self.exchanges, index);
+        self.pressing.push_back(&mut self.exchanges, index);
+        let exchange = &self.exchanges[index as usize];
         match exchange.retried {
             Some(_) => {
                 let group = exchange.moments.pick.group;
@@ -169,7 +179,6 @@ impl Core {
                 self.connect_failed(slot, failure::connect(&error), now);
             }
             Completion::Received { slot, data, at, .. } => {
-                self.sent_output(slot, now);
                 self.received_frames(slot, data, at.unwrap_or(now).min(now), now);
             }
             Completion::Ended { slot } => {
@@ -201,6 +210,7 @@ impl Core {
                 moments: exchange.moments,
                 retried: exchange.retried,
                 refusals: exchange.refusals,
+                returns: exchange.returns,
             };
             self.carried -= 1;
             self.start(slot, next, now);
@@ -220,7 +230,7 @@ impl Core {
         while self.open < self.cap && self.open_next(now) {}
     }
 
-    /// Assigns connections that have room to waiting requests. Opens more connections within the
+    /// Assigns waiting requests to connections that have room. Opens more connections within the
     /// limit, if necessary, in the open model.
     pub(super) fn serve_streams(&mut self, now: Ns) {
         self.serve_room(now);
@@ -239,6 +249,15 @@ impl Core {
         }
     }
 
+    /// Opens connections for requests that wait to be sent again, in the closed model.
+    pub(super) fn open_for_returned(&mut self, now: Ns) {
+        let is_closed = matches!(self.arrivals, RequestSource::Closed { .. });
+        while is_closed && self.returned() > 0 && self.open < self.cap && self.opens_left > 0 {
+            self.opens_left -= 1;
+            self.open_next(now);
+        }
+    }
+
     /// Starts requests on connections that have room, in turn.
     fn serve_room(&mut self, now: Ns) {
         while let Some(slot) = self.idle.front() {
@@ -252,7 +271,7 @@ impl Core {
     }
 
     /// Returns the number of requests that a new connection can take.
-    fn streams(&self) -> u64 {
+    pub(super) fn streams(&self) -> u64 {
         let http2 = self.http2.as_ref();
         let streams = http2.map_or(1, |http2| u64::from(http2.config.max_streams));
         self.uses.map_or(streams, |uses| uses.min(streams))
@@ -269,11 +288,12 @@ impl Core {
         exchange.moments = next.moments;
         exchange.retried = next.retried;
         exchange.refusals = next.refusals;
+        exchange.returns = next.returns;
         self.carry(slot, now, 0);
         true
     }
 
-    /// Returns the next request, if any. `free` is the time since which there has been room for it;
+    /// Returns the next request, if any. `free` is the time at which room for it became available;
     /// `None` if there was room at its intended time.
     fn next_request(&mut self, free: Option<Ns>, now: Ns) -> Option<NextRequest> {
         let returned = self.http2.as_mut()?.returned.pop_front();
@@ -303,6 +323,7 @@ impl Core {
             moments,
             retried: None,
             refusals: 0,
+            returns: 0,
         })
     }
 
@@ -314,7 +335,7 @@ impl Core {
         })
     }
 
-    /// Starts waiting requests on a connection as long as it has room, which it has had since `free`.
+    /// Starts waiting requests on a connection until it has no room. It has had room since `free`.
     fn fill(&mut self, slot: Slot, free: Option<Ns>, now: Ns) {
         while self.has_room(slot) {
             let Some(next) = self.next_request(free, now) else {
@@ -337,11 +358,14 @@ impl Core {
         let before = http2.session.output().len();
         let pick = next.moments.pick;
         let started = (all.requests).start(pick, &mut http2.session, &mut all.scratch);
-        let Ok((stream, body)) = started else {
-            // The connection seemed to have room, so no stream identifier is left.
-            http2.is_draining = true;
-            all.returned.push_front(next);
-            return;
+        let (stream, body) = match started {
+            Ok(started) => started,
+            Err(reason) => {
+                // The connection seemed to have room. Without a GOAWAY, no stream identifier is left.
+                http2.is_draining |= reason == Unavailable::Closing;
+                all.returned.push_front(next);
+                return;
+            }
         };
         let index = first + ((stream / 2) & mask);
         http2.started(index, stream, &body);
@@ -354,16 +378,18 @@ impl Core {
         };
         exchange.retried = next.retried;
         exchange.refusals = next.refusals;
+        exchange.returns = next.returns;
         exchange.stream = stream;
         exchange.status = 0;
         exchange.received = 0;
         exchange.keeps_body = false;
+        exchange.body = Vec::new();
         exchange.length = http2.session.output().len() - before;
         self.launch(index, now);
     }
 
-    /// Updates the list of connections that have room, and the output. Closes a connection that has
-    /// no exchange left and starts no more.
+    /// Updates the list of connections that have room, and flushes the output. Closes a connection
+    /// that has no exchange left and starts no more.
     fn settle(&mut self, slot: Slot, now: Ns) {
         let has_room = self.has_room(slot);
         let connection = &mut self.connections[slot as usize];
@@ -398,7 +424,7 @@ impl Core {
         http2.is_listed = has_room;
         http2.is_starved = is_starved;
         if has_room {
-            connection.rested = true;
+            connection.rested |= http2.session.open_streams() == 0;
             self.idle.push_back(&mut self.connections, slot);
         } else if is_starved {
             connection.deadline = now + self.timeout;
@@ -418,8 +444,8 @@ impl Core {
         }
     }
 
-    /// Closes a connection that has had neither room nor an exchange in flight for the timeout.
-    /// Otherwise the server could make requests wait forever.
+    /// Closes a connection that, for the duration of the timeout, has had neither room nor an
+    /// exchange in flight. Otherwise the server could make requests wait forever.
     pub(super) fn close_starved(&mut self, slot: Slot, now: Ns) {
         let http2 = self.connections[slot as usize].http2.as_ref();
         let name = match http2.map(|http2| http2.session.stream_limit()) {
@@ -500,13 +526,13 @@ impl Core {
                 continue;
             }
             if self.exchanges[index as usize].moments.sent == 0 {
-                self.give_back(index, error.name(), 0);
+                self.give_back(index, error.name(), 0, now);
                 continue;
             }
             self.recorder.error(error.name());
             self.fail_exchange(index, Outcome::Malformed, now);
         }
-        // The output ends with a GOAWAY.
+        // The output may end with a GOAWAY.
         self.flush(slot);
         self.unlist(slot);
         self.shut(slot, CloseFirst::Client, now);
@@ -535,7 +561,7 @@ impl Core {
                 && was_kept
                 && !has_begun;
             if is_repeatable || exchange.moments.sent == 0 {
-                self.give_back(index, name, 0);
+                self.give_back(index, name, 0, now);
                 continue;
             }
             self.recorder.error(name);
@@ -567,28 +593,49 @@ impl Core {
             .any(|index| self.is_in_flight(index))
     }
 
-    /// Ends an exchange and returns its request to the head of the queue, because the request was not
-    /// processed or may be repeated. `why` is the reason.
-    fn give_back(&mut self, index: ExchangeIndex, why: &'static str, refusals: u8) {
+    /// Ends an exchange and adds its request to the requests to send again, because the request was
+    /// not processed or may be repeated. `why` is the reason.
+    fn give_back(&mut self, index: ExchangeIndex, why: &'static str, refusals: u8, now: Ns) {
         let exchange = &mut self.exchanges[index as usize];
+        exchange.body = Vec::new();
+        let was_sent = exchange.moments.sent != 0;
         let next = NextRequest {
             moments: exchange.moments,
-            retried: Some(why),
-            refusals: exchange.refusals + refusals,
-        };
-        // A request whose sending was not recorded has not been sent before.
-        let next = match exchange.moments.sent {
-            0 => NextRequest {
-                retried: exchange.retried,
-                ..next
+            retried: if was_sent {
+                Some(why)
+            } else {
+                exchange.retried
             },
-            _ => next,
+            refusals: exchange.refusals.saturating_add(refusals),
+            returns: exchange.returns.saturating_add(u8::from(!was_sent)),
         };
-        exchange.body = Vec::new();
-        self.end_exchange(index);
-        if let Some(http2) = &mut self.http2 {
-            http2.returned.push_back(next);
+        if next.returns <= MAX_RETURNS {
+            self.end_exchange(index);
+            if let Some(http2) = &mut self.http2 {
+                http2.returned.push_back(next);
+            }
+            return;
         }
+        self.recorder.error(why);
+        if next.retried.is_some() {
+            return self.fail_exchange(index, Outcome::Reset, now);
+        }
+        let moments = next.moments;
+        (self.recorder).connect_failed(moments.pick.group, moments.intended, now);
+        let slot = self.slot_of(index);
+        if let Some(log) = &mut self.request_log {
+            let exchange = &self.exchanges[index as usize];
+            let connection = &self.connections[slot as usize];
+            log.add(
+                exchange,
+                connection,
+                slot,
+                now,
+                0,
+                LoggedOutcome::ConnectFailed,
+            );
+        }
+        self.end_exchange(index);
     }
 
     /// Returns whether an overdue request has not been sent because the server has not read earlier
@@ -612,8 +659,18 @@ impl Core {
         self.fill(slot, Some(now), now);
     }
 
-    /// Ends the requests that are waiting to be sent again, so that the counts add up.
-    pub(super) fn abandon_returned(&mut self, now: Ns) {
+    /// Closes the connections whose exchanges were abandoned, and ends the requests that are waiting
+    /// to be sent again, so that the counts add up.
+    pub(super) fn abandon_sessions(&mut self, now: Ns) {
+        for slot in 0..self.connections.len() as Slot {
+            let connection = &self.connections[slot as usize];
+            let http2 = connection.http2.as_ref();
+            let is_open = connection.state == ConnectionState::Established;
+            if is_open && http2.is_some_and(|http2| http2.session.open_streams() > 0) {
+                self.unlist(slot);
+                self.shut(slot, CloseFirst::Client, now);
+            }
+        }
         while let Some(next) = self.http2.as_mut().and_then(|all| all.returned.pop_front()) {
             let moments = &next.moments;
             if next.retried.is_none() {
@@ -650,7 +707,7 @@ struct Responses<'a> {
     body_bytes: usize,
     has_settings: bool,
     is_draining: bool,
-    /// Whether the server responded on a stream of which it can only guess that it will be opened.
+    /// Whether the server responded on a stream whose request has not been sent yet.
     guesses_streams: bool,
 }
 
@@ -664,10 +721,17 @@ impl Responses<'_> {
         is_it.then_some(index)
     }
 
+    /// Returns the time at which the bytes arrived, or now if the wall clock, on which that time is
+    /// based, was changed.
+    fn not_before(&self, time: Ns) -> Ns {
+        if self.at < time { self.now } else { self.at }
+    }
+
     fn head(&mut self, index: ExchangeIndex, status: u16) {
+        let first = self.not_before(self.core.exchanges[index as usize].moments.sent);
         let exchange = &mut self.core.exchanges[index as usize];
         let judge = &self.core.judges[exchange.moments.pick.group as usize];
-        exchange.moments.first = self.at.max(exchange.moments.sent);
+        exchange.moments.first = first;
         exchange.status = status;
         exchange.keeps_body = !judge.needs_body()
             && !judge.is_ok_status(status)
@@ -701,7 +765,7 @@ impl Responses<'_> {
         let judge = &self.core.judges[exchange.moments.pick.group as usize];
         let has_body = exchange.keeps_body || judge.needs_body();
         let unread = (!has_body).then_some(&[][..]);
-        let at = self.at.max(exchange.moments.first);
+        let at = self.not_before(exchange.moments.first);
         let status = exchange.status;
         let connection = &mut self.core.connections[self.slot as usize];
         if std::mem::take(&mut connection.is_silent) {
@@ -710,7 +774,8 @@ impl Responses<'_> {
         self.core.responded(index, status, unread, at, self.now);
     }
 
-    /// Ends a request that the server did not process. The request is sent again.
+    /// Handles a request that the server did not process: sends it again, or rejects it after too
+    /// many refusals.
     fn unprocessed(&mut self, index: ExchangeIndex, why: &'static str, refusals: u8) {
         if let Some(all) = &mut self.core.http2 {
             all.used.unprocessed += 1;
@@ -722,7 +787,7 @@ impl Responses<'_> {
             self.core.recorder.error(why);
             self.core.fail_exchange(index, Outcome::Rejected, self.now);
         } else {
-            self.core.give_back(index, why, refusals);
+            self.core.give_back(index, why, refusals, self.now);
         }
     }
 }
@@ -742,7 +807,7 @@ impl EventSink for Responses<'_> {
             }
             Event::GoAway { last, .. } => {
                 self.is_draining = true;
-                // A server that processes no request of any connection refuses all requests.
+                // Count a GOAWAY before the first request as a refusal, so that retries end.
                 let refusals = u8::from(last == 0);
                 for index in self.core.exchanges_of(self.slot) {
                     let stream = self.core.exchanges[index as usize].stream;

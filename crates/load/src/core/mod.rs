@@ -8,9 +8,9 @@
 //!              connections  failures                  connections
 //! ```
 //!
-//! A connection carries exchanges: requests with their responses. The indices of its exchanges are a
-//! fixed range, whose length is a power of two. The core can therefore compute either index from the
-//! other, and starts an exchange without allocating memory.
+//! A connection carries exchanges: requests with their responses. The indices of its exchanges are
+//! a fixed range, whose length is a power of two. The core can therefore convert between connection
+//! and exchange indices, and starts an exchange without allocating memory.
 //!
 //! An HTTP/1.1 connection has one exchange at a time. The exchange has the same index (slot) as its
 //! connection, and the next exchange replaces it. `http2` contains what differs in HTTP/2.
@@ -103,7 +103,7 @@ pub struct Core {
     exchanges: Vec<Exchange>,
     /// Binary logarithm of the number of exchanges per connection.
     exchange_bits: u32,
-    /// What HTTP/2 needs; `None` with HTTP/1.1.
+    /// State of HTTP/2; `None` with HTTP/1.1.
     http2: Option<Box<Multiplexing>>,
     free: Vec<Slot>,
     /// Established connections that have room for an exchange.
@@ -252,7 +252,9 @@ impl Core {
     /// Returns whether a busy thread may handle responses in batches.
     /// Only the closed model allows batches, because its responses wait for the busy thread anyway.
     pub fn coalescible(&self) -> bool {
-        matches!(self.arrivals, RequestSource::Closed { .. })
+        // A batch is a number of receive completions, each of which can contain many responses of
+        // HTTP/2.
+        matches!(self.arrivals, RequestSource::Closed { .. }) && self.http2.is_none()
     }
 
     /// Handles all events that depend only on time: arrivals, pauses, timeouts and the next row.
@@ -263,6 +265,7 @@ impl Core {
         self.opens_left = OPENS_PER_TURN;
         self.arrive(now);
         self.serve_waiting(now);
+        self.open_for_returned(now);
         self.open_ahead(now);
         while let Some(slot) = self.paused.overdue(&self.connections, now) {
             self.paused.remove(&mut self.connections, slot);
@@ -290,7 +293,7 @@ impl Core {
     pub fn next_turn(&mut self) -> Ns {
         if let RequestSource::Open(waiting) = &self.arrivals
             && self.opens_left == 0
-            && waiting.waiting > self.opening_unclaimed
+            && waiting.waiting > self.opening_unclaimed * self.streams()
             && self.open < self.cap
         {
             return 0;
@@ -351,6 +354,7 @@ impl Core {
     /// Ends the sending window. No further requests are started.
     pub fn wind_up(&mut self) {
         self.winding_up = true;
+        let opening = self.opening_unclaimed * self.streams();
         match &mut self.arrivals {
             RequestSource::Closed { left, until, .. } => {
                 *left = Some(0);
@@ -358,7 +362,7 @@ impl Core {
             }
             RequestSource::Open(waiting) => {
                 let recorder = &mut self.recorder;
-                waiting.give_up_beyond(self.opening_unclaimed, |group, n| {
+                waiting.give_up_beyond(opening, |group, n| {
                     recorder.unsent(group, n);
                 });
             }

@@ -259,8 +259,9 @@ impl Core {
             self.opening_unclaimed -= 1;
             // The arrival for which the connection was opened also fails, unless another connection
             // has taken the arrival.
+            let opening = self.opening_unclaimed * self.streams();
             if let RequestSource::Open(waiting) = &mut self.arrivals
-                && waiting.waiting > self.opening_unclaimed
+                && waiting.waiting > opening
                 && let Some(taken) = waiting.take()
             {
                 let group = taken.pick.group;

@@ -143,8 +143,8 @@ impl RequestText<'_> {
 
 impl Http2Requests {
     /// Starts a request: appends its head to the output of the session. Returns the stream and the
-    /// body, of which no byte has been sent; the stream has ended if the body is empty. `scratch` is
-    /// working memory. The same request always has the same values, which are those of HTTP/1.1.
+    /// body, of which no byte has been sent; the stream has ended if the body is empty. `scratch`
+    /// is working memory. The same request always has the same values, also over HTTP/1.1.
     ///
     /// # Errors
     /// The session cannot send another request now.

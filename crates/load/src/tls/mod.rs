@@ -242,6 +242,10 @@ impl<B: IoBackend> IoBackend for Secured<B> {
         self.inner.is_sending(slot)
     }
 
+    fn is_unconfirmed(&self, slot: Slot) -> bool {
+        self.inner.is_unconfirmed(slot)
+    }
+
     fn held(&mut self) -> Option<usize> {
         self.inner.held()
     }

@@ -12,7 +12,7 @@ pub const SETTINGS: &[u8] = b"\0\0\0\x04\0\0\0\0\0";
 /// Field block with `:status: 200`, as an index of the static table.
 pub const STATUS_200: &[u8] = b"\x88";
 
-/// Returns the plan for HTTP/2 with a number of streams, sent to a server.
+/// Returns the plan, changed to HTTP/2 with a number of streams and to another server.
 pub fn http2(plan: Plan, streams: u32, server: SocketAddr, backend: Backend) -> Plan {
     let http = Http::V2(Http2 {
         streams,

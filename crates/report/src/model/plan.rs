@@ -107,8 +107,8 @@ fn describe_schedule(schedule: &Schedule) -> String {
     }
 }
 
-/// Returns the streams of each connection, to follow the number of connections: ` × 10 streams`, or
-/// no text for HTTP/1.1.
+/// Returns the suffix for the number of connections: the streams of each connection, such as ` × 10
+/// streams`, or no text for HTTP/1.1.
 pub(crate) fn streams(plan: &Plan) -> String {
     match plan.http {
         Http::V1 => String::new(),

@@ -174,7 +174,7 @@ pub(crate) fn tls(run: &Run) -> Option<TextLine> {
     Some(line("TLS", text))
 }
 
-/// Describes what the server allowed over HTTP/2, and how it ended streams and connections.
+/// Describes the server's HTTP/2 settings, its GOAWAY frames and the unprocessed requests.
 pub(crate) fn http2(run: &Run) -> Option<TextLine> {
     let used = run.http2.as_ref()?;
     let settings = used.settings?;
@@ -284,7 +284,7 @@ fn reconnects(run: &Run) -> String {
             count_of(n, "request")
         ),
         Http::V2(_) => format!(
-            "requests sent again {}, because the server closed the connection (GOAWAY) or refused \
+            "requests sent again {}, because the server closed the connection or refused \
              the stream",
             count_of(n, "time")
         ),

@@ -49,7 +49,7 @@ impl ErrorCode {
     }
 }
 
-/// Names of the error codes from 0 (RFC 9113 section 7).
+/// Names of the error codes, starting at 0 (RFC 9113 section 7).
 const NAMES: [&str; 14] = [
     "NO_ERROR",
     "PROTOCOL_ERROR",

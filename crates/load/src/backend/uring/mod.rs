@@ -220,9 +220,13 @@ impl IoBackend for Uring {
         self.push_send(slot, bytes.len() > AT_ONCE);
     }
 
+    fn is_unconfirmed(&self, slot: Slot) -> bool {
+        !self.slots[slot as usize].sending && self.is_sending(slot)
+    }
+
     fn is_sending(&self, slot: Slot) -> bool {
         let entry = &self.slots[slot as usize];
-        // A send without a completion was complete if its round has ended without one.
+        // An unwatched send is complete if its round has ended without a completion.
         let is_read = self.at == self.batch.len();
         entry.sending || entry.round + 1 + u64::from(!is_read) > self.rounds
     }

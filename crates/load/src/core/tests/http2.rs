@@ -16,7 +16,7 @@ const GO_AWAY: u8 = 7;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
-/// What a server does, and after how long.
+/// A server's action, and its delay.
 pub enum Answer {
     Bytes(Ns, Vec<u8>),
     End(Ns),
@@ -30,7 +30,7 @@ pub struct Http2Server {
     last_stream: u32,
 }
 
-/// Returns the type, the flags and the stream of each frame in whole frames from a client.
+/// Returns the type, the flags and the stream of each frame. `bytes` contains only whole frames.
 fn frames(bytes: &[u8]) -> impl Iterator<Item = (u8, u8, u32)> {
     let mut rest = bytes.strip_prefix(PREFACE).unwrap_or(bytes);
     std::iter::from_fn(move || {
@@ -147,7 +147,7 @@ impl Http2Server {
                 send(at, head(stream, 0x88, 0));
                 send(later, reset(stream, 2));
             }
-            // A response to a stream that may not be open yet.
+            // A response on a stream that may not be open yet.
             18 => send(at, head(stream + 2, 0x88, END_STREAM)),
             19 => {
                 send(at, go_away(stream));
