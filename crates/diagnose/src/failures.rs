@@ -160,8 +160,8 @@ pub(crate) fn refused(run: &Run) -> Option<ResponseFault> {
     if refusals == 0 || 2 * refusals < counts.rejected + counts.wrong {
         return None;
     }
-    let refused = run.errors.get(STREAM_REFUSED).copied().unwrap_or(0);
-    let (problem, fix) = if 2 * refused >= refusals {
+    let of = |name| run.errors.get(name).copied().unwrap_or(0);
+    let (problem, fix) = if of(STREAM_REFUSED) >= of(GO_AWAY) {
         (
             "the server refused streams (REFUSED_STREAM)",
             "use fewer --streams or connections, or raise the server's limit on streams",

@@ -47,7 +47,7 @@ pub struct Http2Connection {
 struct UnsentBody {
     stream: u32,
     bytes: BodyBytes,
-    /// Number of bytes in the output so far.
+    /// Number of body bytes appended to the output so far.
     done: usize,
 }
 
@@ -133,7 +133,8 @@ impl Http2Connection {
         self.has_settings = true;
     }
 
-    /// Appends as much of the waiting bodies to the output as flow control and its size allow.
+    /// Appends as much of the waiting bodies to the output as flow control and `MAX_OUTPUT_BYTES`
+    /// allow.
     pub fn push_bodies(&mut self) {
         if !self.has_settings {
             return;
@@ -157,6 +158,11 @@ impl Http2Connection {
         self.stalled = None;
         let before = std::mem::replace(&mut self.handed_over, self.unsent.len());
         self.unsent.range(before..).copied()
+    }
+
+    /// Returns whether the output contains the head of a request.
+    pub fn has_heads(&self) -> bool {
+        self.unsent.len() > self.handed_over
     }
 
     /// Removes and returns the next exchange whose request the backend has, but whose send time is

@@ -271,13 +271,11 @@ impl<B: IoBackend> LoadThread<B> {
     /// the completions. Returns the latest time at which the wait should have ended.
     #[inline]
     fn wait(&mut self, now: Ns, until: Ns) -> io::Result<Ns> {
-        let mut until = self.core.next_turn().min(now + LONGEST_WAIT).min(until);
+        let until = self.core.next_turn().min(now + LONGEST_WAIT).min(until);
         self.leave();
         let backend = &self.backend;
-        if self.queued.iter().any(|slot| backend.is_unconfirmed(*slot)) {
-            until = now;
-        }
-        self.backend.wait(until)?;
+        let confirms = self.queued.iter().any(|slot| backend.is_unconfirmed(*slot));
+        self.backend.wait(if confirms { now } else { until })?;
         self.take_in();
         self.flush_queued();
         Ok(until.max(now))
@@ -558,16 +556,12 @@ impl<B: IoBackend> LoadThread<B> {
     /// Sends the rest of the output of an HTTP/2 connection, which ends with a GOAWAY if the server
     /// violated the protocol. The rest is lost if the server does not read.
     fn flush_last(&mut self, slot: Slot) {
-        let output = self.core.output(slot);
+        let output = self.core.last_output(slot);
         let is_sending = !output.is_empty() && self.backend.is_sending(slot);
         if output.is_empty() || is_sending && !self.backend.is_unconfirmed(slot) {
             return;
         }
         let bytes = self.outgoing.copy(slot, output);
-        if is_sending {
-            self.leave();
-            self.backend.submit();
-        }
         self.backend.send(slot, &bytes);
     }
 
@@ -584,7 +578,7 @@ impl<B: IoBackend> LoadThread<B> {
 
     #[inline]
     fn act(&mut self) {
-        // Only sending the output of an HTTP/2 connection directly causes further actions.
+        // In this loop, only `flush` adds further actions.
         let mut i = 0;
         while let Some(action) = self.core.actions.get(i).copied() {
             i += 1;

@@ -499,7 +499,7 @@ fn frames() -> Vec<Case> {
             &[&go_away(3, 0), &go_away(5, 0)],
         ),
         invalid("PING flood", "flood", &[&ping.repeat(2_000)]),
-        invalid("flood of answers to PING", "flood", &[&pong.repeat(2_000)]),
+        invalid("PING ACK flood", "flood", &[&pong.repeat(2_000)]),
         invalid("SETTINGS flood", "flood", &[&SETTINGS.repeat(2_000)]),
         invalid("PRIORITY flood", "flood", &[&priority.repeat(2_000)]),
         invalid(
@@ -570,7 +570,7 @@ fn frames() -> Vec<Case> {
             &[&go_away(LARGEST_WINDOW, 0), &ok(1), &go_away(3, 0), &ok(3)],
         ),
         legal(
-            "no streams allowed any more",
+            "limit on streams lowered to 0",
             &[&settings(&[(MAX_CONCURRENT_STREAMS, 0)]), &ok(1), &ok(3)],
         ),
         legal(
@@ -847,7 +847,7 @@ impl Peer {
     }
 }
 
-/// Runs a load. Returns a description of the fault if it does not end.
+/// Runs a load. Returns a description of the fault if the load does not end or panics.
 fn bounded(plan: Plan) -> Result<Run, String> {
     let stop = StopFlag::default();
     let (send, ended) = channel();

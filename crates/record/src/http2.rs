@@ -19,7 +19,7 @@ pub struct Http2Use {
 /// A server's SETTINGS (RFC 9113, section 6.5.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ServerSettings {
-    /// Maximum number of streams of a connection; null if there is no limit.
+    /// Maximum number of open streams on a connection; null if there is no limit.
     pub max_streams: Option<u32>,
     /// Initial flow-control window of a stream for request bodies, in bytes.
     pub window_bytes: u32,

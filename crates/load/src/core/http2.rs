@@ -3,8 +3,9 @@
 //! The stream of a request determines its exchange, so the core finds the exchange of an event
 //! without a lookup. A connection is in the list `idle` while it has room for a request.
 //!
-//! A request that the server did not process, or that may be repeated, joins the queue `returned`
-//! with its intended time. This queue takes precedence over new requests.
+//! A request that the server did not process, or that can be retried after its connection failed,
+//! joins the queue `returned` and keeps its intended time. This queue takes precedence over new
+//! requests.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -83,8 +84,8 @@ impl Multiplexing {
         }
     }
 
-    /// Returns the binary logarithm of the number of exchanges per connection. The session never has
-    /// two open streams whose halved identifiers are equal modulo this number.
+    /// Returns the binary logarithm of the number of exchanges per connection. The session never
+    /// has two open streams whose halved identifiers are equal modulo the number of exchanges.
     pub fn exchange_bits(&self) -> u32 {
         let exchanges = (2 * self.config.max_streams).next_power_of_two();
         exchanges.trailing_zeros()
@@ -108,6 +109,14 @@ impl Core {
     /// Returns the bytes to send on a connection.
     pub fn output(&self, slot: Slot) -> &[u8] {
         let http2 = self.connections[slot as usize].http2.as_ref();
+        http2.map_or(&[], |http2| http2.session.output())
+    }
+
+    /// Returns the bytes to send on a connection that is about to be closed: none if they contain the
+    /// head of a request, which then counts as unsent.
+    pub fn last_output(&self, slot: Slot) -> &[u8] {
+        let http2 = self.connections[slot as usize].http2.as_ref();
+        let http2 = http2.filter(|http2| !http2.has_heads());
         http2.map_or(&[], |http2| http2.session.output())
     }
 
@@ -247,6 +256,24 @@ impl Core {
             self.opens_left -= 1;
             self.open_unclaimed(now, late);
         }
+    }
+
+    /// Takes the first request that waits to be sent again, if more requests wait than the next
+    /// `opening` requests on new connections. Returns its times, and why it waits.
+    pub(super) fn take_returned(
+        &mut self,
+        opening: u64,
+    ) -> Option<(Moments, Option<&'static str>)> {
+        let waiting = match &self.arrivals {
+            RequestSource::Open(waiting) => waiting.waiting,
+            RequestSource::Closed { .. } => 0,
+        };
+        let http2 = self.http2.as_mut()?;
+        if http2.returned.len() as u64 + waiting <= opening {
+            return None;
+        }
+        let next = http2.returned.pop_front()?;
+        Some((next.moments, next.retried))
     }
 
     /// Opens connections for requests that wait to be sent again, in the closed model.
@@ -406,7 +433,9 @@ impl Core {
             self.shut(slot, how, now);
             return self.refill(now);
         }
-        let is_starved = !has_room && http2.session.open_streams() == 0;
+        let is_unused = http2.session.open_streams() == 0;
+        let is_starved = !has_room && is_unused;
+        connection.rested |= is_unused;
         if (has_room, is_starved) != (http2.is_listed, http2.is_starved) {
             self.unlist(slot);
             self.enlist(slot, has_room, is_starved, now);
@@ -424,7 +453,6 @@ impl Core {
         http2.is_listed = has_room;
         http2.is_starved = is_starved;
         if has_room {
-            connection.rested |= http2.session.open_streams() == 0;
             self.idle.push_back(&mut self.connections, slot);
         } else if is_starved {
             connection.deadline = now + self.timeout;
@@ -515,6 +543,7 @@ impl Core {
 
     /// Ends a connection on which the server violated the protocol.
     fn violated(&mut self, slot: Slot, error: ConnectionError, now: Ns) {
+        self.sent_output(slot, now);
         let is_other_protocol =
             matches!(error, ConnectionError::Http1 | ConnectionError::NoSettings);
         self.not_http += u64::from(is_other_protocol);
@@ -712,7 +741,7 @@ struct Responses<'a> {
 }
 
 impl Responses<'_> {
-    /// Returns the exchange of a stream in flight.
+    /// Returns the exchange of a stream. Returns `None` if it is no longer in flight.
     fn exchange(&self, stream: u32) -> Option<ExchangeIndex> {
         let mask = (1 << self.core.exchange_bits) - 1;
         let index = self.core.first_of(self.slot) + ((stream / 2) & mask);

@@ -242,8 +242,16 @@ impl Core {
         self.count_unopened(failure.name, opening, now);
         self.connecting.remove(&mut self.connections, slot);
         let mut failed = None;
-        if waited {
+        let opening = self.opening_unclaimed.saturating_sub(1) * self.streams();
+        let assigned = if waited {
             self.carried -= 1;
+            Some((moments, retried))
+        } else {
+            self.opening_unclaimed -= 1;
+            self.take_returned(opening)
+        };
+        if let Some((moments, retried)) = assigned {
+            self.exchanges[first].moments = moments;
             if let Some(broken) = retried {
                 failed = Some(LoggedOutcome::Sent(Outcome::Reset));
                 self.recorder.failed(&moments, now, Outcome::Reset);
@@ -256,10 +264,8 @@ impl Core {
                 self.recorder.connect_failed(group, moments.intended, now);
             }
         } else {
-            self.opening_unclaimed -= 1;
             // The arrival for which the connection was opened also fails, unless another connection
             // has taken the arrival.
-            let opening = self.opening_unclaimed * self.streams();
             if let RequestSource::Open(waiting) = &mut self.arrivals
                 && waiting.waiting > opening
                 && let Some(taken) = waiting.take()

@@ -9,7 +9,7 @@ use floodmark_wire::h2::frame::{FrameHeader, PREFACE, flag, kind};
 /// Empty SETTINGS.
 pub const SETTINGS: &[u8] = b"\0\0\0\x04\0\0\0\0\0";
 
-/// Field block with `:status: 200`, as an index of the static table.
+/// Field block for `:status: 200`, encoded as an index into the static table.
 pub const STATUS_200: &[u8] = b"\x88";
 
 /// Returns the plan, changed to HTTP/2 with a number of streams and to another server.

@@ -84,7 +84,8 @@ pub fn queue(environment: &CaseEnvironment<'_>, rho: f64) -> CaseResult {
     let truth = reference::service(&measured.log);
     let (mean, p50, p99) = (truth.mean(), truth.quantile(0.5), truth.quantile(0.99));
     let (service, response) = (&run.service_time_us, &run.response_time_us);
-    // The server logs a request only from its arrival. Only the client knows about earlier delays.
+    // The server's log starts at the arrival of a request. Only the client knows about earlier
+    // delays.
     let before = run.blocked_us.mean.unwrap_or(0.0) + run.lateness_us.mean.unwrap_or(0.0);
     let with_delays = if has_requests {
         let delays = client_delays(&requests).map_err(CaseError::run("the request log"))?;
