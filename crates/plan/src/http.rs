@@ -10,15 +10,18 @@ use crate::spec::{HttpVersion, Origin, PlanSpec};
 /// servers allow (nginx 128, Go 250). It bounds the memory of a connection.
 pub const MAX_STREAMS: u64 = 1000;
 
-/// Minimum flow-control window of a stream, in bytes. The window of a connection is 16 times as
-/// large, and HTTP/2 cannot set it below 65,535 (RFC 9113, section 6.9.2).
+/// Minimum flow-control window of a stream, in bytes. HTTP/2 cannot set the window of a connection
+/// below 65,535 (RFC 9113, section 6.9.2).
 pub const MIN_WINDOW: u64 = 4 << 10;
 
-/// Maximum flow-control window of a stream, in bytes. The window of a connection is 16 times as
-/// large, and HTTP/2 limits it to 2^31 - 1 (RFC 9113, section 6.9.1).
+/// Maximum flow-control window of a stream, in bytes. HTTP/2 limits the window of a connection to
+/// 2^31 - 1 (RFC 9113, section 6.9.1).
 pub const MAX_WINDOW: u64 = 64 << 20;
 
-const _: () = assert!(MIN_WINDOW * 16 >= 65_535 && MAX_WINDOW * 16 < 1 << 31);
+const _: () = {
+    let windows = Http2::CONNECTION_WINDOWS as u64;
+    assert!(MIN_WINDOW * windows >= 65_535 && MAX_WINDOW * windows < 1 << 31);
+};
 
 /// Maximum size of the table that the server uses to compress headers, in bytes. Each connection
 /// has memory for a table of this size.

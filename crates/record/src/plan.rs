@@ -110,6 +110,17 @@ pub struct Http2 {
     pub table_bytes: u32,
 }
 
+impl Http2 {
+    /// Flow-control window of a connection, as a multiple of the window of a stream.
+    pub const CONNECTION_WINDOWS: u32 = 16;
+
+    /// Returns the flow-control window of a connection for responses, in bytes.
+    #[must_use]
+    pub fn connection_window_bytes(&self) -> u32 {
+        self.window_bytes.saturating_mul(Self::CONNECTION_WINDOWS)
+    }
+}
+
 impl Default for Http2 {
     fn default() -> Self {
         Http2 {

@@ -39,9 +39,6 @@ const MAX_REFUSALS: u8 = 3;
 /// was sent.
 const MAX_RETURNS: u8 = 20;
 
-/// Window of a connection for responses, as a multiple of a stream's window.
-const CONNECTION_WINDOWS: u32 = 16;
-
 /// State shared by all HTTP/2 connections of a thread.
 pub(super) struct Multiplexing {
     config: Config,
@@ -65,13 +62,37 @@ struct NextRequest {
     returns: u8,
 }
 
+impl NextRequest {
+    /// Returns the request of an exchange.
+    fn of(exchange: &Exchange) -> Self {
+        NextRequest {
+            moments: exchange.moments,
+            retried: exchange.retried,
+            refusals: exchange.refusals,
+            returns: exchange.returns,
+        }
+    }
+
+    /// Makes this the request of an exchange. It has not been sent yet.
+    fn assign_to(self, exchange: &mut Exchange) {
+        exchange.moments = Moments {
+            sent: 0,
+            first: 0,
+            ..self.moments
+        };
+        exchange.retried = self.retried;
+        exchange.refusals = self.refusals;
+        exchange.returns = self.returns;
+    }
+}
+
 impl Multiplexing {
     /// Prepares connections that send `requests`.
     pub fn new(settings: &Http2, requests: Arc<Http2Requests>) -> Self {
         let config = Config {
             max_streams: settings.streams,
             stream_window: settings.window_bytes,
-            connection_window: settings.window_bytes.saturating_mul(CONNECTION_WINDOWS),
+            connection_window: settings.connection_window_bytes(),
             header_table: settings.table_bytes,
             ..Config::default()
         };
@@ -215,12 +236,7 @@ impl Core {
         if exchange.state == ExchangeState::Waiting {
             exchange.state = ExchangeState::Ended;
             exchange.moments.free = free;
-            let next = NextRequest {
-                moments: exchange.moments,
-                retried: exchange.retried,
-                refusals: exchange.refusals,
-                returns: exchange.returns,
-            };
+            let next = NextRequest::of(exchange);
             self.carried -= 1;
             self.start(slot, next, now);
         } else {
@@ -311,11 +327,7 @@ impl Core {
         };
         let slot = self.slot();
         let first = self.first_of(slot) as usize;
-        let exchange = &mut self.exchanges[first];
-        exchange.moments = next.moments;
-        exchange.retried = next.retried;
-        exchange.refusals = next.refusals;
-        exchange.returns = next.returns;
+        next.assign_to(&mut self.exchanges[first]);
         self.carry(slot, now, 0);
         true
     }
@@ -398,14 +410,7 @@ impl Core {
         http2.started(index, stream, &body);
         http2.group = pick.group;
         let exchange = &mut self.exchanges[index as usize];
-        exchange.moments = Moments {
-            sent: 0,
-            first: 0,
-            ..next.moments
-        };
-        exchange.retried = next.retried;
-        exchange.refusals = next.refusals;
-        exchange.returns = next.returns;
+        next.assign_to(exchange);
         exchange.stream = stream;
         exchange.status = 0;
         exchange.received = 0;
@@ -628,16 +633,13 @@ impl Core {
         let exchange = &mut self.exchanges[index as usize];
         exchange.body = Vec::new();
         let was_sent = exchange.moments.sent != 0;
-        let next = NextRequest {
-            moments: exchange.moments,
-            retried: if was_sent {
-                Some(why)
-            } else {
-                exchange.retried
-            },
-            refusals: exchange.refusals.saturating_add(refusals),
-            returns: exchange.returns.saturating_add(u8::from(!was_sent)),
-        };
+        let mut next = NextRequest::of(exchange);
+        next.refusals = next.refusals.saturating_add(refusals);
+        if was_sent {
+            next.retried = Some(why);
+        } else {
+            next.returns += 1;
+        }
         if next.returns <= MAX_RETURNS {
             self.end_exchange(index);
             if let Some(http2) = &mut self.http2 {
