@@ -11,7 +11,7 @@ use floodmark_plan::target::{self, ResolveError};
 use floodmark_plan::{Planned, did_you_mean};
 use floodmark_record::Record;
 use floodmark_record::events::EndReason;
-use floodmark_record::plan::Mix;
+use floodmark_record::plan::{Http, Mix};
 use floodmark_record::run::Run;
 use floodmark_record::units::{plural, show_s};
 use floodmark_report::Style;
@@ -89,8 +89,7 @@ const PREFLIGHT_REQUESTS: u32 = 3;
 /// If none of them is answered as expected, returns an [`Ending`].
 ///
 /// An exact number of requests is not exceeded. Agents may have another path to the server than
-/// this host. A server that is unreachable, or that does not speak the planned version of HTTP,
-/// ends the load early.
+/// this host. A server that is unreachable, or that does not speak HTTP at all, ends the load early.
 fn preflight(args: &LoadArgs, planned: &Planned, stop: &Stop) -> Result<(), Ending> {
     let shared = &args.shared;
     let plan = &planned.plan;
@@ -140,7 +139,8 @@ fn preflight(args: &LoadArgs, planned: &Planned, stop: &Stop) -> Result<(), Endi
 /// Returns an [`Ending`] if the response to a preflight request is unexpected.
 fn preflight_fault(run: &Run) -> Option<Ending> {
     let is_invalid = run.requests.malformed + run.requests.reset > 0;
-    if is_invalid && run.ended.reason == EndReason::Completed {
+    let lacks_http2 = run.ended.reason == EndReason::NotHttp && run.plan.http != Http::V1;
+    if is_invalid && run.ended.reason == EndReason::Completed || lacks_http2 {
         return server_fault(run);
     }
     let place = &run.plan.target.authority;

@@ -17,7 +17,8 @@ use floodmark_truth::Scenario;
 
 use crate::support::hostile::{Listener, answer_each};
 use crate::support::{
-    TEST_VALIDITY, code, finish, floodmark, judging, load, signal, start_load, start_load_as, truth,
+    TEST_VALIDITY, code, finish, floodmark, judging, load, run, signal, start_load, start_load_as,
+    text, truth,
 };
 
 fn hello() -> (floodmark_truth::TruthServer, String) {
@@ -441,6 +442,19 @@ fn names_the_fault_of_http2() {
         assert_eq!(outcomes, counts.sent, "{counts:?}");
         assert_eq!(counts.sent + counts.unsent, counts.intended, "{counts:?}");
     }
+}
+
+#[test]
+fn a_server_of_http1_is_found_before_the_load() {
+    let server = Listener::answering(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
+    let output = run(&["load", &server.url, "-d", "5s", "--http", "2"]);
+    let message = text(&output.stderr);
+    assert_eq!(code(&output), 3, "{message}");
+    assert_eq!(message.lines().count(), 1, "{message}");
+    for word in ["the server speaks HTTP/1.1", "use --http 1.1", "--anyway"] {
+        assert!(message.contains(word), "{message}");
+    }
+    assert_eq!(text(&output.stdout), "");
 }
 
 #[test]
