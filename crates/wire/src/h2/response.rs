@@ -69,7 +69,7 @@ impl Section {
         if value.iter().any(is_illegal) || is_space(value.first()) || is_space(value.last()) {
             return Err(Malformed::FieldValue);
         }
-        if is_connection_field(name) {
+        if is_connection_field(name) || name == b"te" && value != b"trailers" {
             return Err(Malformed::ConnectionField);
         }
         if name == b"content-length" && !self.is_trailers {
