@@ -42,9 +42,11 @@ pub struct Config {
     /// Maximum size of the dynamic table that the server may use to compress responses, in bytes,
     /// from 0 to 65,536.
     pub header_table: u32,
-    /// Number of frames without effect on a response that the server may send until
-    /// [`Session::renew_idle_frames`] is called: SETTINGS, PING, their answers, GOAWAY, PRIORITY,
-    /// unknown types, and DATA without data.
+    /// Number of frames without effect on a response that the server may send until the client
+    /// sends a part of a request or calls [`Session::renew_idle_frames`]: SETTINGS, PING, their
+    /// answers, GOAWAY, PRIORITY, unknown types, and DATA without data.
+    ///
+    /// A server may send a PING for each DATA frame, as grpc-go does to measure the round-trip time.
     pub idle_frames: u32,
 }
 
@@ -400,6 +402,7 @@ impl Session {
             ..Stream::default()
         };
         let id = self.streams.start(stream).ok_or(Unavailable::Closing)?;
+        self.idle_frames = self.config.idle_frames;
         let shared_bytes = self.requests.table_bytes;
         let table = &mut self.table;
         frame::headers(id, !has_body, &mut self.out, |out| {
@@ -446,6 +449,7 @@ impl Session {
             }
             frame::data(stream, &part[sent..sent + length], is_last, &mut self.out);
             sent += length;
+            self.idle_frames = self.config.idle_frames;
             sender.send_window -= length as i64;
             self.send_window -= length as i64;
             if is_last {

@@ -504,6 +504,25 @@ fn floods_are_limited() {
     assert_eq!(error, ConnectionError::Flood);
 }
 
+/// A server that measures the round-trip time may send a PING for each frame of a request.
+#[test]
+fn sending_renews_the_limit_of_idle_frames() {
+    let mut session = session(1);
+    session.reset(1, ErrorCode::CANCEL);
+    let mut ignore = |_: Event<'_>| ();
+    let limit = Config::default().idle_frames as usize;
+    let pings = encoded(|out| frame::ping([0; 8], out)).repeat(limit);
+    session.feed(&pings, &mut ignore).unwrap();
+    let stream = open(&mut session, POST);
+    output(&mut session);
+    session.feed(&pings, &mut ignore).unwrap();
+    assert_eq!(session.send_body(stream, b"x", false), Some(1));
+    session.feed(&pings, &mut ignore).unwrap();
+    // Nothing is sent.
+    assert_eq!(session.send_body(stream, b"", false), Some(0));
+    assert_eq!(fail(&mut session, &pings), ConnectionError::Flood);
+}
+
 #[test]
 fn output_of_answers_is_limited() {
     let mut session = session(1);
