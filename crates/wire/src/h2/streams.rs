@@ -55,7 +55,7 @@ pub(super) struct Streams {
     slots: Box<[Stream]>,
     open: u32,
     /// The lowest identifier that was neither used nor skipped.
-    next: u32,
+    pub(super) next: u32,
 }
 
 impl Streams {

@@ -1,4 +1,7 @@
-//! Tests for the session: each rule that depends on several frames.
+//! Tests for the session: its requests, its settings and its limits. `rules` contains the rules for
+//! the server's frames.
+
+mod rules;
 
 use super::*;
 use crate::h2::hpack::HpackError;
@@ -258,53 +261,6 @@ fn responses_without_body_end_with_their_head() {
 }
 
 #[test]
-fn malformed_responses_reset_only_their_stream() {
-    use Malformed::*;
-    let cases: [(&[Vec<u8>], Malformed); 9] = [
-        (&[data(1, b"x", false)], DataBeforeHead),
-        (&[section(1, true, EARLY_HINTS)], InterimEnd),
-        (&[section(1, true, OK_LENGTH_5)], BodyLength),
-        (
-            &[section(1, false, OK_LENGTH_5), data(1, b"123456", false)],
-            BodyLength,
-        ),
-        (
-            &[section(1, false, OK_LENGTH_5), data(1, b"1234", true)],
-            BodyLength,
-        ),
-        (
-            &[section(1, false, OK_LENGTH_5), section(1, true, TRAILERS)],
-            BodyLength,
-        ),
-        (
-            &[section(1, false, OK), section(1, false, TRAILERS)],
-            TrailersWithoutEnd,
-        ),
-        (&[section(1, false, OK), section(1, true, OK)], PseudoField),
-        (&[section(1, false, TRAILERS)], PseudoField),
-    ];
-    for (frames, reason) in cases {
-        let mut session = session(2);
-        let mut events = Vec::new();
-        if frames.len() > 1 {
-            let length = (frames[0] == section(1, false, OK_LENGTH_5)).then_some(5);
-            events.push(head_event(1, length, false));
-        }
-        events.push(malformed(1, reason));
-        feed(&mut session, &frames.concat(), &events);
-        let reset = encoded(|out| frame::reset(1, ErrorCode::PROTOCOL_ERROR, out));
-        assert_eq!(output(&mut session), reset);
-        // Frames in transit are ignored, and the other stream continues.
-        let input = [
-            data(1, b"x", false),
-            section(1, true, TRAILERS),
-            section(3, true, OK),
-        ];
-        feed(&mut session, &input.concat(), &[head_event(3, None, true)]);
-    }
-}
-
-#[test]
 fn interim_responses_are_limited() {
     let mut session = session(1);
     let limit = usize::from(MAX_INTERIM);
@@ -315,65 +271,6 @@ fn interim_responses_are_limited() {
     );
     let events = [malformed(1, Malformed::TooManyInterim)];
     feed(&mut session, &section(1, false, EARLY_HINTS), &events);
-}
-
-#[test]
-fn names_each_violation() {
-    use ConnectionError::{
-        BlockTooLarge, Continuation, FrameSize, GoAwayIncreased, Hpack, IdleStream, Padding, Push,
-        StreamClosed, TooManyContinuations, WindowOverflow,
-    };
-    let window = |stream| encoded(|out| frame::window_update(stream, MAX_31_BITS, out));
-    let reset = |stream| encoded(|out| frame::reset(stream, ErrorCode::CANCEL, out));
-    let half = raw(kind::HEADERS, 0, 1, OK);
-    let next = raw(kind::CONTINUATION, 0, 1, b"");
-    let padded = |length: u8| raw(kind::DATA, flag::PADDED, 1, &[length, 1, 2]);
-    let goaway = |last| raw(kind::GOAWAY, 0, 0, &[0, 0, 0, last, 0, 0, 0, 0]);
-    let large = raw(kind::HEADERS, 0, 1, &[0; 1 << 14]);
-    let more = raw(kind::CONTINUATION, 0, 1, &[0; 1 << 14]);
-    let cases = [
-        (section(2, true, OK), IdleStream),
-        (section(3, true, OK), IdleStream),
-        (data(3, b"x", true), IdleStream),
-        (window(3), IdleStream),
-        (reset(3), IdleStream),
-        (
-            [section(1, true, OK), section(1, true, OK)].concat(),
-            StreamClosed,
-        ),
-        (
-            [section(1, true, OK), data(1, b"", true)].concat(),
-            StreamClosed,
-        ),
-        ([reset(1), data(1, b"", true)].concat(), StreamClosed),
-        (window(0), WindowOverflow),
-        (window(1), WindowOverflow),
-        (
-            settings(&[Setting::InitialWindowSize(1 << 31)]),
-            WindowOverflow,
-        ),
-        (
-            settings(&[Setting::MaxFrameSize(1)]),
-            ConnectionError::Setting,
-        ),
-        (raw(kind::PUSH_PROMISE, 0, 1, OK), Push),
-        (next.clone(), Continuation),
-        ([half.clone(), settings(&[])].concat(), Continuation),
-        (
-            [half.clone(), raw(kind::CONTINUATION, 0, 3, b"")].concat(),
-            Continuation,
-        ),
-        ([half.clone(), half.clone()].concat(), Continuation),
-        ([half, next.repeat(9)].concat(), TooManyContinuations),
-        ([large, more.repeat(4)].concat(), BlockTooLarge),
-        ([section(1, false, OK), padded(3)].concat(), Padding),
-        (raw(kind::DATA, flag::PADDED, 1, b""), FrameSize),
-        ([goaway(1), goaway(3)].concat(), GoAwayIncreased),
-        (section(1, true, b"\xbe"), Hpack(HpackError::InvalidIndex)),
-    ];
-    for (input, error) in cases {
-        assert_eq!(fail(&mut session(1), &input), error, "{input:?}");
-    }
 }
 
 #[test]
@@ -523,6 +420,73 @@ fn sending_renews_the_limit_of_idle_frames() {
     assert_eq!(fail(&mut session, &pings), ConnectionError::Flood);
 }
 
+/// A server that never reads cannot make the session grow, even if it sends as many frames as the
+/// limit of idle frames allows.
+#[test]
+fn floods_take_bounded_memory() {
+    let update = |stream| encoded(|out| frame::window_update(stream, 1, out));
+    let reset = |stream| encoded(|out| frame::reset(stream, ErrorCode::CANCEL, out));
+    let block = [OK, b"\x40\x01x\x01y"].concat();
+    // Stream 1 is open, the client reset stream 3, and the server ended stream 5.
+    let floods = [
+        settings(&[Setting::InitialWindowSize(7), Setting::Unknown(99, 99)]),
+        encoded(frame::settings_ack),
+        encoded(|out| frame::ping([0; 8], out)),
+        encoded(|out| frame::pong([0; 8], out)),
+        raw(
+            kind::GOAWAY,
+            0,
+            0,
+            &[&[0, 0, 0, 5, 0, 0, 0, 0], &[b'd'; 1000][..]].concat(),
+        ),
+        raw(kind::PRIORITY, 0, 1, &[0; 5]),
+        raw(0x42, 0, 1, &[0; 1000]),
+        update(0),
+        update(1),
+        update(3),
+        reset(3),
+        reset(5),
+        data(1, b"", false),
+        data(1, b"x", false),
+        data(3, b"x", false),
+        section(1, false, EARLY_HINTS),
+        section(3, false, &block),
+        [
+            raw(kind::HEADERS, 0, 3, &block),
+            raw(kind::CONTINUATION, 0, 3, &block).repeat(7),
+            raw(kind::CONTINUATION, flag::END_HEADERS, 3, &block),
+        ]
+        .concat(),
+    ];
+    for flood in floods {
+        let mut session = connected(Config {
+            max_streams: 3,
+            stream_window: 1000,
+            connection_window: 65_535,
+            ..Config::default()
+        });
+        let mut ignore = |_: Event<'_>| ();
+        for _ in 0..3 {
+            open(&mut session, GET);
+        }
+        session.reset(3, ErrorCode::CANCEL);
+        let start = [section(1, false, OK), section(5, true, OK)].concat();
+        session.feed(&start, &mut ignore).unwrap();
+        let capacities = |session: &Session| [session.partial.capacity(), session.block.capacity()];
+        let before = capacities(&session);
+        let many = flood.repeat(900);
+        for _ in 0..300 {
+            session.renew_idle_frames();
+            if session.feed(&many, &mut ignore).is_err() {
+                break;
+            }
+        }
+        assert_eq!(capacities(&session), before, "{flood:?}");
+        assert!(session.out.len() < 2 * MAX_OUTPUT_BYTES + 100, "{flood:?}");
+        assert!(session.out.capacity() < 8 * MAX_OUTPUT_BYTES, "{flood:?}");
+    }
+}
+
 #[test]
 fn output_of_answers_is_limited() {
     let mut session = session(1);
@@ -584,6 +548,20 @@ fn a_server_limits_streams() {
     session.reset(5, ErrorCode::CANCEL);
     assert_eq!(session.open_streams(), 0);
     assert_eq!(request(&mut session), Err(Unavailable::Streams));
+}
+
+#[test]
+fn identifiers_are_used_up() {
+    let mut session = session(1);
+    session.reset(1, ErrorCode::CANCEL);
+    session.streams.next = MAX_31_BITS;
+    let request = |session: &mut Session| session.request(GET, false, |_, _| ());
+    assert_eq!(request(&mut session), Ok(MAX_31_BITS));
+    assert_eq!(request(&mut session), Err(Unavailable::Streams));
+    let input = section(MAX_31_BITS, true, OK);
+    feed(&mut session, &input, &[head_event(MAX_31_BITS, None, true)]);
+    assert_eq!(request(&mut session), Err(Unavailable::Closing));
+    assert_eq!(session.open_streams(), 0);
 }
 
 #[test]
