@@ -111,6 +111,16 @@ fn trim(value: &str) -> &str {
     value.trim_matches([' ', '\t'])
 }
 
+/// Removes white space around the text that starts at `start` and ends `out`.
+fn trim_from(start: usize, out: &mut Vec<u8>) {
+    let is_text = |byte: &u8| !matches!(byte, b' ' | b'\t');
+    let text = &out[start..];
+    let length = text.iter().rposition(is_text).map_or(0, |last| last + 1);
+    let before = text[..length].iter().position(is_text).unwrap_or(0);
+    out.truncate(start + length);
+    out.drain(start..start + before);
+}
+
 /// Form of a request head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
@@ -255,7 +265,8 @@ fn string(text: &str, out: &mut Vec<u8>) {
 }
 
 impl RequestHead {
-    /// Appends the field block. `value` appends the varying value with the given number.
+    /// Appends the field block. `value` appends the varying value with the given number. White space
+    /// around the value is removed.
     pub fn write(&self, form: Form, mut value: impl FnMut(usize, &mut Vec<u8>), out: &mut Vec<u8>) {
         let Block { bytes, gaps } = &self.forms[form as usize];
         let mut from = 0;
@@ -264,6 +275,7 @@ impl RequestHead {
             from = gap;
             let start = out.len();
             value(i, out);
+            trim_from(start, out);
             let end = out.len();
             integer::encode(end - start, 7, 0, out);
             // The length goes before the value.

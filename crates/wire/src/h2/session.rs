@@ -370,8 +370,8 @@ impl Session {
     /// body follows in calls of [`send_body`](Self::send_body).
     ///
     /// `value` is called for each varying field in turn, with its number from 0, and appends the
-    /// value. The value must not contain CR, LF or NUL, or start or end with white space (RFC 9113
-    /// section 8.2.1).
+    /// value. The value must not contain CR, LF or NUL (RFC 9113 section 8.2.1). White space around it
+    /// is removed.
     ///
     /// # Errors
     /// The session cannot send another request now.

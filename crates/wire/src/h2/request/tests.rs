@@ -117,6 +117,24 @@ fn rejects_headers_of_http1() {
     }
     let result = fields("GET", "no slash", &[], Some(0));
     assert!(matches!(result, Err(RequestError::IllegalPath(_))));
+    let result = fields("CONNECT", "/", &[], Some(0));
+    assert_eq!(result, Err(RequestError::Connect));
+    let result = fields("GET", "/", &[(":path", "/x")], Some(0));
+    let error = RequestError::HeaderNameNotAToken(":path".to_owned());
+    assert_eq!(result, Err(error));
+    let hosts = [("Host", "a"), ("host", "b")];
+    let result = fields("GET", "/", &hosts, Some(0));
+    assert_eq!(result, Err(RequestError::Repeated("host".to_owned())));
+}
+
+/// A server joins the fields (RFC 9113 section 8.2.3).
+#[test]
+fn cookies_remain_separate() {
+    let cookies = [("Cookie", "a=1"), ("cookie", "b=2")];
+    assert_eq!(
+        fields("GET", "/", &cookies, Some(0)).unwrap()[6..],
+        [field("cookie", "a=1"), field("cookie", "b=2")]
+    );
 }
 
 #[test]
@@ -190,6 +208,28 @@ fn long_varying_values_have_long_lengths() {
             lengths.push(value.len());
         });
         assert_eq!((result, lengths), (Ok(()), vec![length]));
+    }
+}
+
+/// White space around a value would make the request malformed (RFC 9113 section 8.2.1).
+#[test]
+fn white_space_around_varying_values_is_removed() {
+    let varying = RequestField {
+        name: "cookie".to_owned(),
+        value: FieldValue::Varying,
+    };
+    let heads = RequestHeads::new(&[vec![varying.clone(), varying]]);
+    for (value, expected) in [("\t a b ", "a b"), (" ", ""), ("", ""), ("a", "a")] {
+        let mut block = Vec::new();
+        let append = |_, out: &mut Vec<u8>| out.extend_from_slice(value.as_bytes());
+        heads.heads[0].write(Form::Static, append, &mut block);
+        let mut decoder = Decoder::new(DEFAULT_TABLE_BYTES, 1 << 16);
+        let mut values = Vec::new();
+        let result = decoder.decode(&block, |_, value| values.push(value.to_vec()));
+        assert_eq!(
+            (result, values),
+            (Ok(()), vec![expected.as_bytes().to_vec(); 2])
+        );
     }
 }
 
