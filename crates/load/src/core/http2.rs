@@ -302,7 +302,7 @@ impl Core {
     }
 
     /// Starts requests on connections that have room, in turn.
-    fn serve_room(&mut self, now: Ns) {
+    pub(super) fn serve_room(&mut self, now: Ns) {
         while let Some(slot) = self.idle.front() {
             let Some(next) = self.next_request(None, now) else {
                 return;

@@ -231,6 +231,10 @@ impl Core {
     pub(super) fn refill(&mut self, now: Ns) {
         match self.arrivals {
             RequestSource::Closed { .. } => {
+                if self.http2.is_some() {
+                    // Requests that returned need not wait for a new connection.
+                    self.serve_room(now);
+                }
                 if self.open < self.cap {
                     match self.http2 {
                         None => self.open_claimed(now),
