@@ -158,11 +158,16 @@ impl Core {
             // The output ended with a GOAWAY.
             return;
         }
-        http2.push_bodies();
+        // Heads precede the rest of the bodies, which may fill the output.
         if http2.is_listed != http2.has_room() {
-            return self.fill(slot, Some(now), now);
+            self.fill(slot, Some(now), now);
         }
-        self.flush(slot);
+        let connection = &mut self.connections[slot as usize];
+        let is_established = connection.state == ConnectionState::Established;
+        if let Some(http2) = connection.http2.as_mut().filter(|_| is_established) {
+            http2.push_bodies();
+            self.settle(slot, now);
+        }
     }
 
     /// Drops the session of a connection that the backend is about to close. Until then, its output
