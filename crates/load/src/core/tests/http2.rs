@@ -12,7 +12,12 @@ const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
+const PUSH_PROMISE: u8 = 5;
+const PING: u8 = 6;
 const GO_AWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
+const CONTINUATION: u8 = 9;
+const UNKNOWN: u8 = 0x42;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
@@ -42,9 +47,10 @@ fn frames(bytes: &[u8]) -> impl Iterator<Item = (u8, u8, u32)> {
     })
 }
 
-/// Returns the number of requests in the output of a client.
-pub fn requests_in(bytes: &[u8]) -> u64 {
-    frames(bytes).filter(|(kind, ..)| *kind == HEADERS).count() as u64
+/// Returns the streams of the requests in the output of a client.
+pub fn requests_in(bytes: &[u8]) -> impl Iterator<Item = u32> {
+    let of_request = |(kind, _, stream)| (kind == HEADERS).then_some(stream);
+    frames(bytes).filter_map(of_request)
 }
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -55,19 +61,34 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-fn settings(max_streams: u32) -> Vec<u8> {
-    let mut payload = vec![0, 3];
-    payload.extend(max_streams.to_be_bytes());
+pub fn settings(max_streams: u32) -> Vec<u8> {
+    setting(3, max_streams)
+}
+
+fn setting(id: u8, value: u32) -> Vec<u8> {
+    let payload = [&[0, id], &value.to_be_bytes()[..]].concat();
     frame(SETTINGS, 0, 0, &payload)
+}
+
+/// Returns SETTINGS and credit that allow request bodies of any length.
+pub fn unlimited_credit() -> Vec<u8> {
+    const LARGEST: u32 = (1 << 31) - 1;
+    let credit = (LARGEST - 65_535).to_be_bytes();
+    [setting(4, LARGEST), frame(WINDOW_UPDATE, 0, 0, &credit)].concat()
 }
 
 fn reset(stream: u32, code: u32) -> Vec<u8> {
     frame(RST_STREAM, 0, stream, &code.to_be_bytes())
 }
 
-fn go_away(last: u32) -> Vec<u8> {
+pub fn go_away(last: u32) -> Vec<u8> {
     let payload = [last.to_be_bytes(), 0u32.to_be_bytes()].concat();
     frame(GO_AWAY, 0, 0, &payload)
+}
+
+/// Returns a complete response without a body.
+pub fn response(stream: u32) -> Vec<u8> {
+    head(stream, 0x88, END_STREAM)
 }
 
 /// Returns a response head with an indexed status.
@@ -111,8 +132,8 @@ impl Http2Server {
         let at = some_time();
         let later = at + some_time();
         let mut send = |at, bytes| answers.push(Answer::Bytes(at, bytes));
-        match below(if is_hostile { 30 } else { 3 }) {
-            0 => send(at, head(stream, 0x88, END_STREAM)),
+        match below(if is_hostile { 40 } else { 3 }) {
+            0 => send(at, response(stream)),
             1 => {
                 send(at, head(stream, 0x88, 0));
                 send(later, frame(DATA, END_STREAM, stream, b"12345"));
@@ -153,7 +174,41 @@ impl Http2Server {
                 send(at, go_away(stream));
                 answers.push(Answer::End(later));
             }
-            _ => send(at, head(stream, 0x88, END_STREAM)),
+            20 => send(at, [frame(PING, 0, 0, &[0; 8]), response(stream)].concat()),
+            21 => {
+                send(at, frame(HEADERS, END_HEADERS, stream, b"\x08\x03103"));
+                send(later, response(stream));
+            }
+            // A reset after the end of the response.
+            22 => {
+                send(at, response(stream));
+                send(later, reset(stream, 0));
+            }
+            // A graceful shutdown.
+            23 => {
+                send(at, go_away(u32::MAX >> 1));
+                send(later, go_away(stream));
+            }
+            24 => send(
+                at,
+                [setting(4, below(100_000) as u32), response(stream)].concat(),
+            ),
+            25 => send(
+                at,
+                frame(PUSH_PROMISE, END_HEADERS, stream, b"\0\0\0\x02\x88"),
+            ),
+            // Frames of other streams may arrive within the field block.
+            26 => {
+                send(at, frame(HEADERS, END_STREAM, stream, &[]));
+                send(later, frame(CONTINUATION, END_HEADERS, stream, &[0x88]));
+            }
+            27 => send(at, frame(DATA, END_STREAM, stream, b"12345")),
+            28 => {
+                let credit = frame(WINDOW_UPDATE, 0, stream, &[0, 0, 0, 1]);
+                let unknown = frame(UNKNOWN, 0xff, stream, b"?");
+                send(at, [unknown, credit, response(stream)].concat());
+            }
+            _ => send(at, response(stream)),
         }
     }
 }

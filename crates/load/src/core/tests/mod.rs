@@ -5,6 +5,7 @@ mod checked;
 mod holding;
 mod http2;
 mod lab;
+mod streams;
 mod world;
 
 use std::time::Duration;

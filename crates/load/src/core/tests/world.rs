@@ -158,7 +158,7 @@ impl World {
     fn take_output(&mut self, core: &mut Core, slot: Slot, generation: u32) {
         if self.sockets[slot as usize].generation == generation {
             let output = core.output(slot).to_vec();
-            self.sends += requests_in(&output);
+            self.sends += requests_in(&output).count() as u64;
             core.handed_over(slot, self.now);
             self.outputs.push((slot, generation, output));
         }
