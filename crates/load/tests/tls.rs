@@ -42,6 +42,7 @@ on_both_backends! {
     names_other_handshake_failures
     a_server_that_knows_http2_chooses_it
     refuses_a_server_that_does_not_choose_http2
+    names_servers_that_cannot_speak_http2_over_tls
     a_handshake_that_hangs_times_out
 }
 
@@ -525,6 +526,42 @@ fn refuses_a_server_that_does_not_choose_http2(backend: Backend) {
             let words = "the server does not support HTTP/2 over TLS (ALPN)";
             refused_as(input, "tls_http2_not_chosen", words);
         }
+    }
+}
+
+/// Returns the first message of a TLS 1.2 server, with its choice of a suite and of a protocol.
+fn server_hello(suite: [u8; 2], protocol: &[u8]) -> Vec<u8> {
+    let sized = |bytes: &[u8]| [&(bytes.len() as u16).to_be_bytes(), bytes].concat();
+    let name = [&[protocol.len() as u8], protocol].concat();
+    let alpn = [&[0, 16], &sized(&sized(&name))[..]].concat();
+    let hello = [&[3, 3], &[7; 32][..], &[0], &suite, &[0], &sized(&alpn)].concat();
+    let message = [&[2, 0], &sized(&hello)[..]].concat();
+    [&[22, 3, 3], &sized(&message)[..]].concat()
+}
+
+fn names_servers_that_cannot_speak_http2_over_tls(backend: Backend) {
+    // TLS_RSA_WITH_AES_128_CBC_SHA is prohibited (RFC 9113, appendix A).
+    let (allowed, prohibited) = ([0xc0, 0x2f], [0, 0x2f]);
+    for (bytes, name) in [
+        (server_hello(allowed, b"http/1.1"), "tls_http2_not_chosen"),
+        (server_hello(prohibited, b"h2"), "tls_protocol_violation"),
+        // A server that has only prohibited suites.
+        (vec![21, 3, 3, 0, 2, 2, 40], "tls_alert_handshake_failure"),
+        // HTTP/2 without TLS: SETTINGS.
+        (b"\0\0\0\x04\0\0\0\0\0".to_vec(), "tls_not_spoken"),
+        (
+            b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(),
+            "tls_answered_in_plain_http",
+        ),
+    ] {
+        let server = serve(move |mut stream, _| {
+            let _ = stream.read(&mut [0; 4096]);
+            let _ = stream.write_all(&bytes);
+            // Wait until the client has read the bytes.
+            let _ = stream.read(&mut [0; 4096]);
+        });
+        let input = secured_http2(backend, server, closed_plan(2, 10));
+        refused_as(input, name, "");
     }
 }
 

@@ -169,6 +169,24 @@ fn offers_the_planned_version_of_http() {
     }
 }
 
+/// All suites for TLS 1.2 have ephemeral keys and AEAD, as HTTP/2 demands (RFC 9113, section 9.2.2).
+#[test]
+fn offers_no_prohibited_suite() {
+    let mut acceptor = Acceptor::default();
+    let hello = begin(&tls()).outgoing();
+    acceptor.read_tls(&mut Cursor::new(hello)).unwrap();
+    let accepted = acceptor.accept().unwrap().unwrap();
+    let suites = accepted.client_hello().cipher_suites().to_vec();
+    assert!(suites.len() > 3);
+    for suite in suites {
+        let name = format!("{suite:?}");
+        let is_aead = name.contains("_GCM_") || name.contains("_POLY1305_");
+        let is_signal = name == "TLS_EMPTY_RENEGOTIATION_INFO_SCSV";
+        let is_ephemeral = name.starts_with("TLS13_") || name.starts_with("TLS_ECDHE_");
+        assert!(is_aead && is_ephemeral || is_signal, "{name}");
+    }
+}
+
 #[test]
 fn names_bytes_that_are_not_a_record() {
     for (bytes, name) in [
