@@ -36,6 +36,7 @@ on_both_backends! {
     logging_requests_allocates_nothing
     load_over_http2_allocates_nothing
     load_over_https_allocates_a_few_times_per_request
+    http2_over_tls_allocates_a_few_times_per_request
     an_idle_connection_takes_little
     an_idle_tls_connection_stays_below_its_limit
 }
@@ -96,7 +97,7 @@ static ALLOCATOR: Counting = Counting;
 struct Server(Child, SocketAddr);
 
 impl Server {
-    /// Starts a server. `how` is its protocol: `plain`, `tls` or `http2`.
+    /// Starts a server. `how` is its protocol: `plain`, `tls`, `http2` or `tls-http2`.
     fn start(how: &str) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "child_server", "--nocapture"])
@@ -146,14 +147,20 @@ fn child_server() {
             respond_on_all_streams(&mut stream);
         });
     } else {
-        let config = server(&Authority::new().itself(), &SUITES, true);
+        let mut config = server(&Authority::new().itself(), &SUITES, true);
+        let is_http2 = how == "tls-http2";
+        if is_http2 {
+            config.alpn_protocols = vec![b"h2".to_vec()];
+        }
         let config = Arc::new(config);
         serve_on(listener, move |stream, _| {
             let connection = ServerConnection::new(Arc::clone(&config)).unwrap();
-            respond_to_all(
-                &mut StreamOwned::new(connection, stream),
-                &AtomicU64::new(0),
-            );
+            let mut stream = StreamOwned::new(connection, stream);
+            if is_http2 {
+                respond_on_all_streams(&mut stream);
+            } else {
+                respond_to_all(&mut stream, &AtomicU64::new(0));
+            }
         });
     }
     loop {
@@ -243,6 +250,19 @@ fn load_over_https_allocates_a_few_times_per_request(backend: Backend) {
     if alone("load_over_https_allocates_a_few_times_per_request", backend) {
         let server = Server::start("tls");
         allocates_at_most(10, |n, s| input(secured(plan(backend, &server, n, s))));
+    }
+}
+
+fn http2_over_tls_allocates_a_few_times_per_request(backend: Backend) {
+    if alone("http2_over_tls_allocates_a_few_times_per_request", backend) {
+        let server = Server::start("tls-http2");
+        // Many requests share a record.
+        for (streams, per_request) in [(1, 10), (32, 4)] {
+            allocates_at_most(per_request, |n, s| {
+                let plan = plan(backend, &server, n, s);
+                input(secured(http2(plan, streams, server.1, backend)))
+            });
+        }
     }
 }
 
