@@ -1336,6 +1336,21 @@ fn scripts() -> Vec<Script> {
             ..SCRIPT
         },
         Script {
+            name: "a PING for each request",
+            serve: |stream, _| {
+                let mut peer = Peer::with_settings(stream, &[])?;
+                let ping = frame(kind::PING, 0, 0, &[1; 8]);
+                loop {
+                    let (stream, _) = peer.request()?;
+                    peer.send(&[&ping[..], &ok(stream)].concat());
+                }
+            },
+            streams: 10,
+            requests: 5_000,
+            expected: all_ok(5_000),
+            ..SCRIPT
+        },
+        Script {
             name: "an end before the preface",
             serve: |_, _| None,
             expected: Outcomes { reset: 4, ..NONE },
