@@ -19,7 +19,6 @@ use floodmark_record::run::{Run, Status, Validity};
 use floodmark_record::verdict::Verdict;
 use floodmark_record::{Metric, Observation};
 
-use crate::tls;
 use crate::why::causes::ALL;
 use crate::why::is_limit;
 
@@ -49,15 +48,6 @@ pub(crate) const STALL_S: f64 = 0.1;
 /// Minimum length, in seconds, of a run in which saturation is judged. Shorter runs can only show
 /// causes that follow from the outcomes of requests.
 pub(crate) const MIN_LENGTH_S: f64 = 0.1;
-
-/// Names in `errors` for server or network failures that prevent sending.
-const SERVER_ERRORS: [&str; 5] = [
-    "connect_refused",
-    "connect_timed_out",
-    "connect_reset",
-    "unreachable",
-    "connect_failed",
-];
 
 /// A run and the facts needed to judge the run.
 #[derive(Debug, Clone, Copy)]
@@ -104,11 +94,9 @@ impl Judged<'_> {
     /// Returns the number of requests that the server or the network path prevented the client from
     /// sending.
     fn stopped_by_server(&self) -> u64 {
-        let is_ours = |name: &&str| SERVER_ERRORS.contains(name) || name.starts_with(tls::PREFIX);
-        let errors = self.run.errors.keys().map(String::as_str).filter(is_ours);
-        let requests: u64 = errors.map(|name| self.affected(name)).sum();
-        // Some TLS failures occur after a request was sent.
-        requests.min(self.run.requests.connect_failed)
+        let by_client = CLIENT_ERRORS.map(|(name, ..)| self.affected(name));
+        let failed = self.run.requests.connect_failed;
+        failed.saturating_sub(by_client.iter().sum())
     }
 
     /// Returns the load threads if they are saturated.
