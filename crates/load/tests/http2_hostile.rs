@@ -1351,6 +1351,30 @@ fn scripts() -> Vec<Script> {
             ..SCRIPT
         },
         Script {
+            name: "a frame header in two receive buffers",
+            serve: |stream, _| {
+                let mut peer = Peer::with_settings(stream, &[])?;
+                // About half of the bytes are frame headers, so many buffers end in one.
+                let length = block("content-length", "400");
+                let mut responses = Vec::new();
+                for stream in (1..200).step_by(2) {
+                    responses.extend(headers(stream, OPEN, &length));
+                    responses.extend(data(stream, 0, &[0; 10]).repeat(39));
+                    responses.extend(data(stream, flag::END_STREAM, &[0; 10]));
+                }
+                for _ in 0..100 {
+                    peer.request()?;
+                }
+                peer.send(&responses);
+                peer.drain();
+                None
+            },
+            streams: 100,
+            requests: 100,
+            expected: all_ok(100),
+            ..SCRIPT
+        },
+        Script {
             name: "an end before the preface",
             serve: |_, _| None,
             expected: Outcomes { reset: 4, ..NONE },
