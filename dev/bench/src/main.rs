@@ -9,6 +9,7 @@ mod contracts;
 mod difference;
 mod experiment;
 mod golden;
+mod http2_servers;
 mod monitoring;
 mod peers;
 mod performance;
@@ -51,6 +52,8 @@ enum Measurement {
     Gate(difference::GateOptions),
     /// Judge and render the stored results, and show differences from the expected output
     Golden(golden::GoldenOptions),
+    /// Compare loads over HTTP/2 with the access logs of servers, and write docs/http2-servers.md
+    Http2Servers(http2_servers::Http2ServersOptions),
     /// Compare floodmark with other load generators, and write docs/peers.md
     Peers(peers::PeersOptions),
     /// Measure how floodmark spends time on a request, and write docs/performance.md
@@ -91,6 +94,7 @@ fn run(measurement: &Measurement) -> Result<bool, Failure> {
         Measurement::Contract(options) => Ok(contracts::contract::run(options)),
         Measurement::Gate(options) => difference::gate(options),
         Measurement::Golden(options) => golden::run(options),
+        Measurement::Http2Servers(options) => http2_servers::run(&bench()?, options),
         Measurement::Peers(options) => peers::run(&bench()?, options).map(|()| true),
         Measurement::Performance(options) => performance::run(&bench()?, options).map(|()| true),
         Measurement::Scale(options) => scale::run(&bench()?, options),

@@ -36,6 +36,18 @@ fn packages(task: &str) -> &'static [&'static str] {
             "nghttp2-client",
             "httperf",
         ],
+        "http2-servers" => &[
+            "caddy",
+            "default-jdk-headless",
+            "golang-go",
+            "h2o",
+            "haproxy",
+            "maven",
+            "nginx-light",
+            "nodejs",
+            "openssl",
+            "python3-venv",
+        ],
         "performance" => &["nginx-light", "openssl", "linux-perf", "valgrind"],
         _ => &[],
     }

@@ -74,6 +74,9 @@ enum Task {
     Golden(BenchArguments),
     /// Count how often the search for a server's capacity is right
     Capacity(BenchArguments),
+    /// Compare loads over HTTP/2 with the access logs of servers, and write docs/http2-servers.md
+    /// (needs root if servers must be installed)
+    Http2Servers(BenchArguments),
     /// Compare floodmark with other load generators, and write docs/peers.md
     Peers(BenchArguments),
     /// Measure how floodmark spends time on a request, and write docs/performance.md
@@ -132,6 +135,7 @@ fn run(task: &Task) -> Result<bool, TaskError> {
         Task::Confusion(arguments) => return bench("confusion", arguments),
         Task::Golden(arguments) => return bench("golden", arguments),
         Task::Capacity(arguments) => return bench("capacity", arguments),
+        Task::Http2Servers(arguments) => return bench("http2-servers", arguments),
         Task::Peers(arguments) => return bench("peers", arguments),
         Task::Performance(arguments) => return bench("performance", arguments),
         Task::Scale(arguments) => return bench("scale", arguments),

@@ -1,0 +1,3 @@
+# Builds the server into target/.
+set -eu
+go build -o target/server .

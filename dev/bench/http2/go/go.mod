@@ -1,0 +1,3 @@
+module floodmark.test/http2
+
+go 1.24

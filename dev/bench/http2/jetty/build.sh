@@ -1,0 +1,3 @@
+# Builds the server and copies its libraries into target/.
+set -eu
+mvn -q -B process-classes
