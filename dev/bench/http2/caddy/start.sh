@@ -37,4 +37,4 @@ caddy run --config "$1/Caddyfile" --adapter caddyfile &
 trap 'kill "$!"' TERM
 wait || true
 wait
-sed 's|.*"proto":"\([^"]*\)".*"status":\([0-9]*\).*|\1 \2|' "$1/caddy.log" > "$1/access.log"
+LC_ALL=C sed 's|.*"proto":"\([^"]*\)".*"status":\([0-9]*\).*|\1 \2|' "$1/caddy.log" > "$1/access.log"
