@@ -34,7 +34,8 @@ $3://localhost:$2 {
 END
 export HOME="$1" XDG_DATA_HOME="$1" XDG_CONFIG_HOME="$1"
 caddy run --config "$1/Caddyfile" --adapter caddyfile &
-trap 'kill "$!"' TERM
+# SIGTERM also ends Caddy, which is in the same process group.
+trap : TERM
 wait || true
 wait
 LC_ALL=C sed 's|.*"proto":"\([^"]*\)".*"status":\([0-9]*\).*|\1 \2|' "$1/caddy.log" > "$1/access.log"
