@@ -38,4 +38,4 @@ caddy run --config "$1/Caddyfile" --adapter caddyfile &
 trap : TERM
 wait || true
 wait
-LC_ALL=C sed 's|.*"proto":"\([^"]*\)".*"status":\([0-9]*\).*|\1 \2|' "$1/caddy.log" > "$1/access.log"
+awk -F '"proto":"|","method"|,"status":|}' '{ print $2, $5 }' "$1/caddy.log" > "$1/access.log"
