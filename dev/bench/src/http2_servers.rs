@@ -181,8 +181,8 @@ impl ServerResult {
     }
 }
 
-/// Sends requests to each server and returns whether all counts agree. Writes the page if all
-/// servers were selected.
+/// Sends requests to each server and returns whether all counts agree. Writes the page if they do,
+/// unless options limit the servers or the requests.
 pub fn run(bench: &Bench, options: &Http2ServersOptions) -> Result<bool, Failure> {
     let conditions = Conditions::read(bench)?;
     let servers = bench.root.join(DIRECTORY);
@@ -229,7 +229,8 @@ pub fn run(bench: &Bench, options: &Http2ServersOptions) -> Result<bool, Failure
     for line in &failures {
         println!("failed: {line}");
     }
-    if options.requests != REQUESTS || !options.only.is_empty() {
+    let is_limited = options.requests != REQUESTS || !options.only.is_empty();
+    if is_limited || !failures.is_empty() {
         println!("{FILE} not written: this comparison is incomplete");
     } else {
         update(&bench.root, FILE, &page)?;
@@ -280,7 +281,8 @@ fn measure(
         let output = fs::read_to_string(&output).unwrap_or_default();
         format!("{error}; output of the server: {output:?}")
     })?;
-    let log = fs::File::open(run.join("access.log"))?;
+    let log =
+        fs::File::open(run.join("access.log")).map_err(|error| format!("access.log: {error}"))?;
     Ok(ServerResult {
         version: read(&run.join("version"))?.trim().to_owned(),
         transport,
