@@ -259,6 +259,8 @@ fn survives_shutdowns_of_connections(backend: Backend) {
     let seen = log.lock().unwrap();
     assert_eq!((seen.requests.len(), seen.count()), (3_000, 3_000));
     assert!(seen.connections >= 3_000 / 60, "{}", seen.connections);
+    let unprocessed = end.http2.unwrap().unprocessed;
+    assert_eq!(unprocessed, end.counts.reconnects);
 }
 
 fn sends_refused_requests_again(backend: Backend) {

@@ -813,12 +813,12 @@ impl Responses<'_> {
     /// Handles a request that the server did not process: sends it again, or rejects it after too
     /// many refusals.
     fn unprocessed(&mut self, index: ExchangeIndex, why: &'static str, refusals: u8) {
-        if let Some(all) = &mut self.core.http2 {
-            all.used.unprocessed += 1;
-        }
         let exchange = &self.core.exchanges[index as usize];
         let is_refused_often = exchange.refusals + refusals > MAX_REFUSALS;
         let was_sent = exchange.moments.sent != 0;
+        if was_sent && let Some(all) = &mut self.core.http2 {
+            all.used.unprocessed += 1;
+        }
         if was_sent && (self.core.retry == Retry::Never || is_refused_often) {
             self.core.recorder.error(why);
             self.core.fail_exchange(index, Outcome::Rejected, self.now);
