@@ -1,15 +1,19 @@
 //! Sends one request to a server and reads the response.
 
+mod http2;
+
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use floodmark_host::ProcessPlacement;
+use floodmark_record::plan::Http;
 use floodmark_record::units::show_duration;
 use floodmark_wire::{Reader, RequestSpec, request_bytes};
 
 use crate::manifest::WorkloadRequest;
+use http2::Http2Exchange;
 
 /// Maximum time from a stop request until the wait for a response ends.
 const STOP_INTERVAL: Duration = Duration::from_millis(100);
@@ -39,43 +43,49 @@ pub struct ProbeResponse {
     pub status: u16,
     /// Body.
     pub body: Vec<u8>,
-    /// Whether the server keeps the connection open.
+    /// Whether the connection may carry another request.
     pub keeps_connection: bool,
+}
+
+/// A server, as a probe reaches it.
+#[derive(Debug, Clone, Copy)]
+pub struct ProbeTarget<'a> {
+    /// Where the probe is sent from.
+    pub from: &'a ProcessPlacement,
+    /// Address of the server.
+    pub address: SocketAddr,
+    /// Version of HTTP. HTTP/2 is used with prior knowledge.
+    pub http: Http,
 }
 
 /// Sends a request from the client's host on a new connection.
 ///
 /// # Errors
-/// No complete HTTP/1.1 response arrives within 2 s.
+/// No complete response arrives within 2 s.
 pub fn request(
-    from: &ProcessPlacement,
-    address: SocketAddr,
+    target: ProbeTarget<'_>,
     asked: WorkloadRequest<'_>,
 ) -> Result<ProbeResponse, String> {
-    let (request, mut reader) = (bytes_of(address, asked)?, Reader::new());
-    send(&mut reader, from, address, &request, LIMITS)
+    send_asked(target, asked).1
 }
 
 /// Sends a request from the client's host on a new connection, and returns the status of the
 /// response. The response may be longer than 1 MiB or incomplete after 2 s.
 ///
 /// # Errors
-/// No complete HTTP/1.1 response head arrives within 2 s, or the body is invalid or truncated.
-pub fn status(
-    from: &ProcessPlacement,
-    address: SocketAddr,
-    asked: WorkloadRequest<'_>,
-) -> Result<u16, String> {
-    let (request, mut reader) = (bytes_of(address, asked)?, Reader::new());
-    let response = send(&mut reader, from, address, &request, LIMITS);
-    match reader.status() {
-        Some(status) => Ok(status),
-        None => response.map(|response| response.status),
+/// No complete response head arrives within 2 s, or the body is invalid or truncated.
+pub fn status(target: ProbeTarget<'_>, asked: WorkloadRequest<'_>) -> Result<u16, String> {
+    match send_asked(target, asked) {
+        (Some(status), _) => Ok(status),
+        (None, response) => response.map(|response| response.status),
     }
 }
 
-fn bytes_of(address: SocketAddr, asked: WorkloadRequest<'_>) -> Result<Vec<u8>, String> {
-    let authority = address.to_string();
+fn send_asked(
+    target: ProbeTarget<'_>,
+    asked: WorkloadRequest<'_>,
+) -> (Option<u16>, Result<ProbeResponse, String>) {
+    let authority = target.address.to_string();
     let json = [("Content-Type".to_owned(), "application/json".to_owned())];
     let headers: &[(String, String)] = match asked.body {
         "" => &[],
@@ -89,29 +99,48 @@ fn bytes_of(address: SocketAddr, asked: WorkloadRequest<'_>) -> Result<Vec<u8>, 
         body: asked.body.as_bytes(),
         close: true,
     };
-    request_bytes(&request).map_err(|error| error.to_string())
+    send(target, &request, LIMITS)
 }
 
-/// Sends the bytes of a request from the client's host on a new connection. Reads the response with
-/// `reader`.
+/// Sends a request from the client's host on a new connection. Returns the status that arrived, and
+/// the response.
 ///
-/// # Errors
-/// No complete HTTP/1.1 response arrives within the limits.
+/// The response is an error if the request is invalid, or if no complete response arrives within the
+/// limits.
 pub fn send(
-    reader: &mut Reader,
-    from: &ProcessPlacement,
-    address: SocketAddr,
-    request: &[u8],
+    target: ProbeTarget<'_>,
+    request: &RequestSpec<'_>,
     limits: ProbeLimits<'_>,
-) -> Result<ProbeResponse, String> {
-    let response = from.within(|| {
+) -> (Option<u16>, Result<ProbeResponse, String>) {
+    match target.http {
+        Http::V1 => match request_bytes(request) {
+            Ok(bytes) => send_bytes(target, &bytes, &mut Reader::new(), limits),
+            Err(error) => (None, Err(error.to_string())),
+        },
+        Http::V2(_) => match Http2Exchange::new(request) {
+            Ok(mut exchange) => {
+                let bytes = exchange.take_output();
+                send_bytes(target, &bytes, &mut exchange, limits)
+            }
+            Err(error) => (None, Err(error.to_string())),
+        },
+    }
+}
+
+fn send_bytes(
+    target: ProbeTarget<'_>,
+    bytes: &[u8],
+    reader: &mut (impl ResponseReader + Send),
+    limits: ProbeLimits<'_>,
+) -> (Option<u16>, Result<ProbeResponse, String>) {
+    let response = target.from.within(|| {
         let begin = Instant::now();
-        let mut stream = TcpStream::connect_timeout(&address, limits.timeout)?;
+        let mut stream = TcpStream::connect_timeout(&target.address, limits.timeout)?;
         stream.set_write_timeout(Some(limits.timeout))?;
-        stream.write_all(request)?;
+        stream.write_all(bytes)?;
         receive(&mut stream, reader, begin, limits)
     });
-    response
+    let response = response
         .and_then(|response| response)
         .map_err(|error| match error.kind() {
             io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
@@ -120,20 +149,65 @@ pub fn send(
             }
             io::ErrorKind::Interrupted => "interrupted".to_owned(),
             _ => error.to_string(),
-        })
+        });
+    (reader.status(), response)
+}
+
+/// Reads one response at a time from a connection.
+pub(crate) trait ResponseReader {
+    /// Prepares for the response to the next request.
+    fn begin(&mut self);
+
+    /// Reads bytes from the server, and appends the body to `body`. No bytes mean that the server
+    /// closed the connection. Returns the status of a complete response, and whether the connection
+    /// may carry another request.
+    ///
+    /// # Errors
+    /// The response is invalid, truncated or refused.
+    fn read(&mut self, bytes: &[u8], body: &mut Vec<u8>) -> Result<Option<(u16, bool)>, String>;
+
+    /// Takes the bytes to send to the server.
+    fn take_output(&mut self) -> Vec<u8>;
+
+    /// Returns the status of the current response if its head has arrived.
+    fn status(&self) -> Option<u16>;
+}
+
+impl ResponseReader for Reader {
+    fn begin(&mut self) {
+        self.expect_response(false);
+    }
+
+    fn read(&mut self, bytes: &[u8], body: &mut Vec<u8>) -> Result<Option<(u16, bool)>, String> {
+        let response = match bytes {
+            [] => self.end(),
+            bytes => self.feed(bytes, body).map(|fed| fed.response),
+        };
+        response
+            .map(|response| response.map(|response| (response.status, response.keep_alive)))
+            .map_err(|error| format!("not an HTTP/1.1 response: {error}"))
+    }
+
+    fn take_output(&mut self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn status(&self) -> Option<u16> {
+        Reader::status(self)
+    }
 }
 
 /// Reads one response, which must be complete within the limits. The timeout starts at `begin`.
 /// Returns [`io::ErrorKind::Interrupted`] after a stop request.
 pub(crate) fn receive(
     stream: &mut TcpStream,
-    reader: &mut Reader,
+    reader: &mut impl ResponseReader,
     begin: Instant,
     limits: ProbeLimits<'_>,
 ) -> io::Result<ProbeResponse> {
     let failed = |what: String| Err(io::Error::other(what));
     let limit = limits.length;
-    reader.expect_response(false);
+    reader.begin();
     let (mut body, mut buffer, mut length) = (Vec::new(), [0; 64 << 10], 0);
     loop {
         let left = limits.timeout.saturating_sub(begin.elapsed());
@@ -161,24 +235,21 @@ pub(crate) fn receive(
         if length > limit {
             return failed(format!("the response is longer than {limit} bytes"));
         }
-        let response = match n {
-            0 => reader.end(),
-            n => reader.feed(&buffer[..n], &mut body).map(|fed| fed.response),
-        };
-        match response {
-            Ok(Some(response)) => {
+        match reader.read(&buffer[..n], &mut body) {
+            Ok(Some((status, keeps_connection))) => {
                 return Ok(ProbeResponse {
-                    status: response.status,
+                    status,
                     body,
-                    keeps_connection: response.keep_alive,
+                    keeps_connection,
                 });
             }
             Ok(None) if n > 0 => {}
             Ok(None) => {
                 return failed("the connection was closed without a response".to_owned());
             }
-            Err(error) => return failed(format!("not an HTTP/1.1 response: {error}")),
+            Err(error) => return failed(error),
         }
+        stream.write_all(&reader.take_output())?;
     }
 }
 
@@ -189,10 +260,18 @@ mod tests {
 
     fn probe(address: SocketAddr) -> Result<ProbeResponse, String> {
         request(
-            &ProcessPlacement::default(),
-            address,
+            of(&ProcessPlacement::default(), address),
             WorkloadRequest::get("/"),
         )
+    }
+
+    fn of(from: &ProcessPlacement, address: SocketAddr) -> ProbeTarget<'_> {
+        let http = Http::V1;
+        ProbeTarget {
+            from,
+            address,
+            http,
+        }
     }
 
     fn server(response: &'static [u8]) -> SocketAddr {
@@ -221,7 +300,7 @@ mod tests {
     fn a_status_needs_no_complete_body() {
         let status = |response| {
             let get = WorkloadRequest::get("/");
-            status(&ProcessPlacement::default(), server(response), get)
+            status(of(&ProcessPlacement::default(), server(response)), get)
         };
         assert_eq!(
             status(b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n"),

@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use floodmark_check::FoundItems;
 use floodmark_host::{ProcessPlacement, Stop};
 use floodmark_record::api_check::{ItemsFile, Readback};
-use floodmark_record::plan::Plan;
+use floodmark_record::plan::{Http, Plan};
 use floodmark_record::pointer::PointedValue;
 use floodmark_record::units::{show_count, show_duration};
-use floodmark_wire::{Reader, RequestSpec, request_bytes};
+use floodmark_wire::RequestSpec;
 
-use crate::probe::{self, ProbeLimits, ProbeResponse};
+use crate::probe::{self, ProbeLimits, ProbeResponse, ProbeTarget};
 
 /// Maximum length of one page, in bytes.
 const MAX_PAGE_LENGTH: usize = 1 << 30;
@@ -36,6 +36,7 @@ const MAX_COPIES: u64 = 10;
 pub(crate) struct SetReader<'a> {
     from: &'a ProcessPlacement,
     address: SocketAddr,
+    http: Http,
     /// Value of the `Host` header.
     authority: String,
     readback: Readback,
@@ -91,6 +92,7 @@ impl<'a> SetReader<'a> {
         let readback = plan.check.as_ref()?.api()?.readback.clone()?;
         let address = plan.target.ip_addresses().next()?;
         let mut set = SetReader::new(from, address, readback, plan.timeout, Some(stop));
+        set.http = plan.http;
         set.authority.clone_from(&plan.target.authority);
         if let Some(headers) = plan.target.authorize(&set.readback.headers) {
             set.readback.headers = headers.into_owned();
@@ -98,7 +100,7 @@ impl<'a> SetReader<'a> {
         Some(set)
     }
 
-    /// Returns the set on the server at this address. `timeout` is the maximum time for one page.
+    /// Returns the set on the server at this address, which speaks HTTP/1.1. `timeout` is the maximum time for one page.
     pub(crate) fn new(
         from: &'a ProcessPlacement,
         address: SocketAddr,
@@ -109,6 +111,7 @@ impl<'a> SetReader<'a> {
         SetReader {
             from,
             address,
+            http: Http::V1,
             authority: address.to_string(),
             readback,
             timeout,
@@ -218,28 +221,26 @@ impl<'a> SetReader<'a> {
     /// Requests one page.
     fn get(&self, path: &str) -> Result<ProbeResponse, String> {
         let failed = |why: &dyn std::fmt::Display| format!("GET {path}: {why}");
-        let request = request_bytes(&RequestSpec {
+        let request = RequestSpec {
             method: "GET",
             path,
             authority: &self.authority,
             headers: &self.readback.headers,
             body: &[],
             close: true,
-        })
-        .map_err(|error| failed(&error))?;
+        };
         let limits = ProbeLimits {
             timeout: self.timeout,
             length: MAX_PAGE_LENGTH,
             stop: self.stop,
         };
-        probe::send(
-            &mut Reader::new(),
-            self.from,
-            self.address,
-            &request,
-            limits,
-        )
-        .map_err(|why| failed(&why))
+        let target = ProbeTarget {
+            from: self.from,
+            address: self.address,
+            http: self.http,
+        };
+        let (_, response) = probe::send(target, &request, limits);
+        response.map_err(|why| failed(&why))
     }
 
     /// Returns the items in a response.

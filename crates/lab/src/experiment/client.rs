@@ -20,7 +20,7 @@ use floodmark_record::{Metric, Observation};
 
 use super::program::{self, WaitEnd};
 use crate::manifest::{Client, Filler, WorkloadRequest, ask};
-use crate::probe;
+use crate::probe::{self, ProbeTarget};
 use crate::server_log::quote_failure;
 
 /// Time that an interrupted client has to exit before it is killed.
@@ -90,6 +90,15 @@ impl ExternalClient<'_> {
         driven
     }
 
+    /// Returns the server, for requests in the plan's version of HTTP.
+    fn server(&self, plan: &Plan) -> ProbeTarget<'_> {
+        ProbeTarget {
+            from: self.side,
+            address: self.address,
+            http: plan.http,
+        }
+    }
+
     /// Runs the client. The error message continues a sentence that starts with the client's name.
     fn run(
         &self,
@@ -105,7 +114,7 @@ impl ExternalClient<'_> {
         driven.ran.tool.command.clone_from(&words);
         let before = self
             .counter
-            .map(|path| read_counter(self.side, self.address, path))
+            .map(|path| read_counter(self.server(plan), path))
             .transpose();
         let before = before
             .map_err(|what| format!("was not started: cannot read the server's counter: {what}"))?;
@@ -115,7 +124,7 @@ impl ExternalClient<'_> {
         let (mut child, lease) = child.map_err(|what| format!("does not start: {what}"))?;
         started(child.pid());
         let begin = Instant::now();
-        let (end, samples) = self.wait(&mut child, stop);
+        let (end, samples) = self.wait(plan, &mut child, stop);
         driven.ran.tool.wall_s = begin.elapsed().as_secs_f64();
         drop(lease);
         if let Some(used) = child.used() {
@@ -124,7 +133,7 @@ impl ExternalClient<'_> {
             driven.ran.peak_rss_bytes = Some(used.peak_rss_bytes);
         }
         if let (Some(before), Some(path)) = (before, self.counter) {
-            match read_counter(self.side, self.address, path) {
+            match read_counter(self.server(plan), path) {
                 Ok(after) => {
                     driven.ran.tool.counter = Some(Counter {
                         before,
@@ -179,13 +188,14 @@ impl ExternalClient<'_> {
     /// Samples the server's counter until the client exits. Returns `None` after an interruption.
     fn wait(
         &self,
+        plan: &Plan,
         child: &mut Child,
         stop: &Stop,
     ) -> (Result<Option<ExitStatus>, String>, CounterSamples) {
         std::thread::scope(|scope| {
             let (running, ended) = sync_channel::<()>(0);
             let samples = self.counter.map(|path| {
-                scope.spawn(move || CounterSamples::take(self.side, self.address, path, &ended))
+                scope.spawn(move || CounterSamples::take(self.server(plan), path, &ended))
             });
             let within = self.client.within(self.load);
             let end = match program::wait(child, within, GRACE, stop) {
@@ -238,8 +248,8 @@ fn parse_output(client: &Client, log: &Path) -> Result<PrintedFigures, String> {
 ///
 /// # Errors
 /// No response arrives, or its body is not a number.
-fn read_counter(from: &ProcessPlacement, address: SocketAddr, path: &str) -> Result<u64, String> {
-    let response = probe::request(from, address, WorkloadRequest::get(path))
+fn read_counter(server: ProbeTarget<'_>, path: &str) -> Result<u64, String> {
+    let response = probe::request(server, WorkloadRequest::get(path))
         .map_err(|what| format!("GET {path}: {what}"))?;
     let text = String::from_utf8_lossy(&response.body);
     text.trim().parse().map_err(|_| {
@@ -259,12 +269,7 @@ struct CounterSamples {
 
 impl CounterSamples {
     /// Takes one sample per second until `ended` closes, or until a sample fails or is late.
-    fn take(
-        from: &ProcessPlacement,
-        address: SocketAddr,
-        path: &str,
-        ended: &Receiver<()>,
-    ) -> Self {
+    fn take(server: ProbeTarget<'_>, path: &str, ended: &Receiver<()>) -> Self {
         let begin = Instant::now();
         let mut samples = CounterSamples::default();
         for second in 1.. {
@@ -273,7 +278,7 @@ impl CounterSamples {
             if ended.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
                 break;
             }
-            let Ok(number) = read_counter(from, address, path) else {
+            let Ok(number) = read_counter(server, path) else {
                 break;
             };
             samples.count += 1;

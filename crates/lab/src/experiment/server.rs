@@ -19,7 +19,7 @@ use super::program::{
 };
 use super::{ExperimentRunner, RunningExperiment, STORE_DATA, StepError, TrialHosts};
 use crate::manifest::{Filler, Store, StoreSource, Trial, TrialStore, WorkloadRequest};
-use crate::probe;
+use crate::probe::{self, ProbeTarget};
 
 /// Timeout for connecting to a store.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -119,7 +119,8 @@ impl RunningExperiment<'_> {
         let path = &trial.ready;
         let is_posted = trial.ready == trial.path && trial.request().method != "GET";
         let ready = |address| {
-            match probe::status(&hosts.client, address, WorkloadRequest::get(path))? {
+            let target = probe_target(trial, hosts, address);
+            match probe::status(target, WorkloadRequest::get(path))? {
                 200..400 => Ok(()),
                 // A server may reject GET requests for a path that expects POST.
                 405 if is_posted => Ok(()),
@@ -180,6 +181,15 @@ impl ExperimentRunner<'_> {
     }
 }
 
+/// Returns a trial's server, for probes in the load's version of HTTP.
+fn probe_target<'a>(trial: &Trial, hosts: &'a TrialHosts, address: SocketAddr) -> ProbeTarget<'a> {
+    ProbeTarget {
+        from: &hosts.client,
+        address,
+        http: trial.http(),
+    }
+}
+
 /// Checks a server's response to the trial's request.
 ///
 /// # Errors
@@ -190,7 +200,8 @@ pub fn check_response(
     hosts: &TrialHosts,
 ) -> Result<(), String> {
     let request = trial.request();
-    let response = probe::request(&hosts.client, server.address, request);
+    let target = probe_target(trial, hosts, server.address);
+    let response = probe::request(target, request);
     let fault = match (response, trial.workload) {
         (Err(why), _) => Some(format!("{request}: {why}{}", server.last_words())),
         (Ok(response), Some(workload)) => workload.fault(response.status, &response.body),

@@ -6,12 +6,12 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use floodmark_plan::spec::BodySource;
+use floodmark_plan::spec::{BodySource, HttpVersion};
 use floodmark_plan::toml_file::{Located, LocatedMap, TomlFile};
 use floodmark_plan::values::{Count, Delay, MAX_NAME, Name, PositiveDuration, ScalarText, is_name};
 use floodmark_plan::{FileError, LoadSpec, Origin, PlanSpec, did_you_mean};
 use floodmark_record::experiment::{Sweep, SweepPoint};
-use floodmark_record::plan::Expect;
+use floodmark_record::plan::{Expect, Http, Http2};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -134,6 +134,15 @@ impl Trial {
             spec.expect = vec![Expect::Status(200)];
         }
         spec
+    }
+
+    /// Returns the load's version of HTTP, with default settings.
+    pub(crate) fn http(&self) -> Http {
+        match self.load.http {
+            // The URLs of experiments are http://, for which `auto` means HTTP/1.1.
+            None | Some(HttpVersion::V1 | HttpVersion::Auto) => Http::V1,
+            Some(HttpVersion::V2) => Http::V2(Http2::default()),
+        }
     }
 
     /// Returns the path that the load requests: the client's fixed path, or [`Trial::path`].

@@ -18,6 +18,7 @@ mod exporting;
 mod failing;
 mod gate;
 mod hosts;
+mod http2;
 mod left_over;
 mod live_view;
 mod logs;
