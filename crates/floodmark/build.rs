@@ -9,10 +9,11 @@ use std::process::{Command, Stdio};
 mod can_trace;
 
 /// Programs that some tests run.
-const PROGRAMS: [&str; 9] = [
+const PROGRAMS: [&str; 10] = [
     "curl",
     "nginx",
     "node",
+    "openssl",
     "python3",
     "slurmctld",
     "slurmd",

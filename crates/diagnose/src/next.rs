@@ -227,6 +227,11 @@ pub fn unexpected_response(run: &Run) -> Option<String> {
     let body = run.not_ok_responses.first().map(|response| &response.body);
     let body = body.filter(|body| !body.is_empty());
     let body = body.map_or_else(String::new, |body| format!(" and the body \"{body}\""));
+    if (400..500).contains(status) && tls::lacks_certificate(run) {
+        return Some(format!(
+            "the response has status {status}{body}, and the server requested a client certificate: use --cert FILE"
+        ));
+    }
     let curl = curl(run);
     Some(if (200..400).contains(status) {
         format!(
@@ -257,6 +262,10 @@ fn curl(run: &Run) -> String {
         (Http::V2(_), None) => Some("--http2-prior-knowledge".to_owned()),
         (Http::V2(_), Some(_)) => Some("--http2".to_owned()),
     });
+    let tls = run.plan.tls.as_ref();
+    if tls.is_some_and(|tls| tls.client_certificate_sha256.is_some()) {
+        words.push("--cert FILE --key FILE".to_owned());
+    }
     if target.credentials.is_some() {
         words.push("-u USER:PASSWORD".to_owned());
     }

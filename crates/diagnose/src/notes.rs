@@ -17,6 +17,7 @@ use crate::asking;
 use crate::failures::response_fault;
 use crate::silence::{server_stall, show_stall};
 use crate::text::{percent, plural, plural_if_any, show_processes, show_s};
+use crate::tls;
 use crate::validity::{ClientThreads, Judged};
 
 /// Minimum length in seconds at which warm-up and noise hardly affect a run.
@@ -36,6 +37,7 @@ pub(crate) fn notes(judged: &Judged<'_>) -> Vec<String> {
         not_http(run),
         expected(judged),
         unverified(run),
+        without_certificate(run),
         timed_out(run),
         hung(run),
         silent(run),
@@ -87,6 +89,15 @@ fn unverified(run: &Run) -> Option<String> {
     let tls = run.plan.tls.as_ref()?;
     (tls.trust == Trust::Nothing).then(|| {
         "the server's certificate was not verified (--insecure): another server may have responded"
+            .to_owned()
+    })
+}
+
+/// Reports unexpected responses from a server that requested a client certificate in vain.
+fn without_certificate(run: &Run) -> Option<String> {
+    (run.requests.wrong > 0 && tls::lacks_certificate(run)).then(|| {
+        "the server requested a client certificate, and none was sent: if it rejects requests for \
+         this reason, use --cert FILE"
             .to_owned()
     })
 }

@@ -23,6 +23,12 @@ pub(crate) fn problem(run: &Run, name: &str) -> String {
     failure.unwrap_or_else(|| name.replace('_', " "))
 }
 
+/// Returns whether the server requested a client certificate, and the client never sent one.
+pub(crate) fn lacks_certificate(run: &Run) -> bool {
+    let used = run.tls.as_ref().map(|tls| &tls.used);
+    used.is_some_and(|used| used.certificate_requests > 0 && used.certificates_sent == 0)
+}
+
 /// Returns the name of the most frequent TLS failure.
 fn most_frequent(errors: &BTreeMap<String, u64>) -> Option<&str> {
     errors
@@ -66,7 +72,16 @@ pub(crate) fn fix(name: &str) -> &'static str {
         }
         "tls_alert_unrecognized_name" => "in the URL, use a host name that the server knows",
         "tls_alert_certificate_required" => {
-            "configure the server to accept clients without a certificate; floodmark does not support client certificates yet"
+            "use --cert FILE with a client certificate that the server accepts, and --key FILE with its key"
+        }
+        "tls_alert_unknown_ca" => {
+            "add the authority to those that the server trusts for clients, or the issuers' certificates to the --cert file"
+        }
+        "tls_alert_certificate_expired" => {
+            "renew the client's certificate (--cert), and check the clock of the server's host"
+        }
+        "tls_alert_certificate_revoked" | "tls_alert_bad_certificate" => {
+            "use --cert FILE with a client certificate that the server accepts; its log states the reason"
         }
         "tls_handshake_timed_out" => "check that the port serves TLS, or use a longer --timeout",
         _ => "check the server's log and the port",

@@ -150,7 +150,7 @@ fn ended(ended: Result<(), Ending>) -> ExitCode {
 }
 
 /// Flags of other load generators and of curl, with a hint.
-const OTHER_FLAGS: [(&str, &str); 23] = [
+const OTHER_FLAGS: [(&str, &str); 24] = [
     ("--vus", "use --connections (-c)"),
     ("--users", "use --connections (-c)"),
     ("--concurrency", "use --connections (-c)"),
@@ -164,6 +164,7 @@ const OTHER_FLAGS: [(&str, &str); 23] = [
     ("--request", "use --method (-X)"),
     ("-m", "use --method (-X)"),
     ("-k", "use --insecure"),
+    ("-E", "use --cert"),
     (
         "-u",
         "write the credentials in the URL: http://user:password@host/",

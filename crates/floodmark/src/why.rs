@@ -11,6 +11,7 @@ use floodmark_observe::{Root, family};
 use floodmark_plan::trust;
 use floodmark_record::Record;
 use floodmark_record::run::Run;
+use floodmark_record::tls::TlsCredentials;
 
 use crate::exit::{Ending, Exit, HELP, own_program, stop_on_signals};
 use crate::files;
@@ -41,6 +42,14 @@ pub struct WhyArgs {
     /// PEM file of the certificate authorities that the run trusted (its --cacert) [default: none]
     #[arg(long, value_name = "FILE", requires = "prove")]
     pub cacert: Option<PathBuf>,
+
+    /// PEM file of the client's certificate that the run used (its --cert) [default: none]
+    #[arg(long, value_name = "FILE", requires = "prove")]
+    pub cert: Option<PathBuf>,
+
+    /// PEM file of the private key for --cert [default: the key in the --cert file]
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    pub key: Option<PathBuf>,
 }
 
 /// Error message for a result without runs.
@@ -103,16 +112,19 @@ fn prove(args: &WhyArgs) -> Result<Record, Ending> {
             "--server-pid {pid}: no such process, or no permission to inspect it; find the server with: ss -ltnp"
         )));
     }
-    let anchors = match &run.plan.tls {
-        Some(plan) => trust::anchors(plan, args.cacert.as_deref()).map_err(Ending::usage)?,
-        None => Vec::new(),
+    let credentials = match &run.plan.tls {
+        Some(plan) => {
+            let [cacert, cert, key] = [&args.cacert, &args.cert, &args.key].map(Option::as_deref);
+            trust::credentials(plan, cacert, cert, key).map_err(Ending::usage)?
+        }
+        None => TlsCredentials::default(),
     };
     let stop = stop_on_signals()?;
     let floodmark = own_program()?;
     let proving = PerturbationTest {
         floodmark: &floodmark,
         plan: &run.plan,
-        anchors: &anchors,
+        credentials: &credentials,
         side: &ProcessPlacement::default(),
         server: args.server_pid,
         store: None,

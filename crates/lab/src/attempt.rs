@@ -13,7 +13,7 @@ use floodmark_record::events::{Abort, RunId};
 use floodmark_record::host::ToolInfo;
 use floodmark_record::plan::{Http, Plan};
 use floodmark_record::run::{Placement, Run};
-use floodmark_record::tls::TrustAnchor;
+use floodmark_record::tls::TlsCredentials;
 use floodmark_record::units::Rate;
 use floodmark_record::worker_input::{RequestLogInput, WorkerInput};
 use floodmark_record::{Event, Record, SCHEMA_VERSION};
@@ -97,7 +97,7 @@ fn proxy_used(pid: u32, since: Instant, before_s: f64) -> Option<Observation> {
 /// The attempts of one plan and their environment.
 #[derive(Clone)]
 pub struct Attempts<'a> {
-    /// The plan, its certificate authorities and its notices. Each attempt after the first
+    /// The plan, its certificates and its notices. Each attempt after the first
     /// increases the plan's seed by one.
     pub planned: &'a Planned,
     /// Number of attempts.
@@ -148,13 +148,13 @@ pub struct RequestLogSetting<'a> {
 /// The worker failed.
 pub(crate) fn send_unrecorded(
     (run, plan): (RunId, Plan),
-    anchors: &[TrustAnchor],
+    credentials: &TlsCredentials,
     side: &ProcessPlacement,
     first_number: &mut u64,
     stop: &Stop,
 ) -> Result<Run, WorkerFailure> {
     let mut events = JoinedRun::new(run, plan.clone());
-    let input = WorkerInput::new(plan, *first_number, anchors.to_vec());
+    let input = WorkerInput::new(plan, *first_number, credentials.clone());
     workers::run(side, &input, stop, |event| {
         if let Event::End(end) = &event {
             *first_number = end.next_number;
@@ -318,7 +318,7 @@ impl Attempts<'_> {
             request_log,
             answers_file: plan.check.as_ref().map(|_| answers),
             anyway: self.agents.is_some_and(|agents| agents.anyway),
-            ..WorkerInput::new(plan, *sink.first_number, self.planned.anchors.clone())
+            ..WorkerInput::new(plan, *sink.first_number, self.planned.credentials.clone())
         };
         let stop = sink.stop.clone();
         let failure = match self.agents {

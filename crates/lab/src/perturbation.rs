@@ -11,7 +11,7 @@ use floodmark_record::Event;
 use floodmark_record::events::RunId;
 use floodmark_record::plan::{FiguresOf, Model, Plan};
 use floodmark_record::run::Run;
-use floodmark_record::tls::TrustAnchor;
+use floodmark_record::tls::TlsCredentials;
 use floodmark_record::units::plural;
 use floodmark_record::verdict::{Perturbation, Windows};
 use floodmark_record::worker_input::WorkerInput;
@@ -56,8 +56,8 @@ pub struct PerturbationTest<'a> {
     pub floodmark: &'a Path,
     /// The plan of the run.
     pub plan: &'a Plan,
-    /// Trusted certificate authorities.
-    pub anchors: &'a [TrustAnchor],
+    /// Certificates to trust and to send.
+    pub credentials: &'a TlsCredentials,
     /// Where the client runs.
     pub side: &'a ProcessPlacement,
     /// PID of the server, if the server may be slowed.
@@ -245,7 +245,7 @@ impl PerturbationTest<'_> {
         };
         let slowed = slowed.map(|pid| slow(&family(&Root::host(), pid)));
         let mut slowed = slowed.transpose()?.map(Ok);
-        let input = WorkerInput::new(plan, *next_number, self.anchors.to_vec());
+        let input = WorkerInput::new(plan, *next_number, self.credentials.clone());
         let lead_ns = (lead_s * 1e9) as u64;
         let (mut ok, mut window_ns) = (0, None);
         let on_event = |event| match event {

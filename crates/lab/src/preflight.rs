@@ -34,7 +34,7 @@ pub fn preflight(
         return Ok(None);
     };
     let mut number = NUMBER;
-    send_unrecorded((run, plan), &planned.anchors, side, &mut number, stop).map(Some)
+    send_unrecorded((run, plan), &planned.credentials, side, &mut number, stop).map(Some)
 }
 
 /// Returns the plan for one safe request of a plan (RFC 9110 section 9.2.1).

@@ -31,9 +31,16 @@ pub(crate) fn sized_plan(attempts: &Attempts<'_>, first_number: &mut u64) -> Pla
     let short = short_load(plan).filter(|_| *sizes_connections && is_own);
     let send = |short| {
         let load = (attempts.run.clone(), short);
-        let anchors = &attempts.planned.anchors;
+        let credentials = &attempts.planned.credentials;
         // If this fails, the measurement fails for the same reason and reports it.
-        send_unrecorded(load, anchors, attempts.side, first_number, attempts.stop).ok()
+        send_unrecorded(
+            load,
+            credentials,
+            attempts.side,
+            first_number,
+            attempts.stop,
+        )
+        .ok()
     };
     let connections = short.and_then(send).map(|run| needed(&run, plan));
     Plan {

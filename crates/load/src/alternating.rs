@@ -152,7 +152,7 @@ pub fn run(
         plans: [plan, &other.plan],
         requests: [PlanRequests::of(plan)?, PlanRequests::of(&other.plan)?],
         first_number: input.first_number,
-        tls: Tls::of(plan, &input.anchors)?,
+        tls: Tls::of(plan, &input.credentials)?,
         mean,
         shared: SharedState::new(threads, stop.clone(), Clock::start(), 1),
         turns: Mutex::new(None),

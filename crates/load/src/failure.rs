@@ -99,6 +99,17 @@ pub fn broken(error: &io::Error) -> (&'static str, bool) {
 /// `openssl req -x509` creates such certificates.
 const CA_AS_SERVER: &str = "CaUsedAsEndEntity";
 
+/// What the handshakes of a load thread have shown about client certificates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CertificateExchange {
+    /// No server requested a certificate.
+    NotRequested,
+    /// A server requested a certificate, and the client had none that the server supports.
+    NotSent,
+    /// The client sent its certificate.
+    Sent,
+}
+
 /// A TLS failure, carried as the source of an [`io::Error`].
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{detail}")]
@@ -148,19 +159,20 @@ impl TlsFailure {
     pub fn from_rustls(
         error: &Error,
         received: &[u8],
-        is_certificate_requested: bool,
+        exchange: CertificateExchange,
         offers_http2: bool,
     ) -> Self {
         if offers_http2 && refuses_protocol(error) {
             return Self::http2_not_chosen();
         }
+        if let Error::AlertReceived(why) = error
+            && let Some(failure) = certificate_alert(*why, exchange)
+        {
+            return failure;
+        }
         let named = |name| (name, error.to_string());
         let (name, detail) = match error {
             Error::InvalidCertificate(why) => certificate(why),
-            Error::AlertReceived(why) if is_certificate_requested && rejects_certificate(*why) => (
-                "tls_alert_certificate_required",
-                "the server requires a client certificate".to_owned(),
-            ),
             error if refuses_protocol(error) => named("tls_alpn_refused"),
             Error::AlertReceived(why) => named(alert(*why)),
             Error::PeerIncompatible(_) => named("tls_nothing_in_common"),
@@ -268,18 +280,40 @@ fn bare(name: &str) -> &str {
     inner.trim_matches(['"', ')'])
 }
 
-/// Returns whether a server sends this alert if the client has no certificate. OpenSSL sends
-/// handshake_failure in TLS 1.2, and Go sends bad_certificate.
-fn rejects_certificate(alert: AlertDescription) -> bool {
-    matches!(
-        alert,
-        AlertDescription::CertificateRequired
-            | AlertDescription::HandshakeFailure
-            | AlertDescription::BadCertificate
-            | AlertDescription::NoCertificate
-            | AlertDescription::CertificateUnknown
-            | AlertDescription::AccessDenied
-    )
+/// Returns the failure if the server sent this alert because of the client certificate (RFC 8446,
+/// section 6.2).
+fn certificate_alert(why: AlertDescription, exchange: CertificateExchange) -> Option<TlsFailure> {
+    use AlertDescription as Alert;
+    let reason = match (exchange, why) {
+        // OpenSSL sends handshake_failure in TLS 1.2, and Go sends bad_certificate.
+        (
+            CertificateExchange::NotSent,
+            Alert::CertificateRequired
+            | Alert::HandshakeFailure
+            | Alert::BadCertificate
+            | Alert::NoCertificate
+            | Alert::CertificateUnknown
+            | Alert::AccessDenied,
+        ) => {
+            let detail = "the server requires a client certificate".to_owned();
+            return Some(TlsFailure::new("tls_alert_certificate_required", detail));
+        }
+        (CertificateExchange::Sent, Alert::UnknownCA) => {
+            ": it does not trust the authority that signed it"
+        }
+        (CertificateExchange::Sent, Alert::CertificateExpired) => {
+            ": it is expired or not valid yet"
+        }
+        (CertificateExchange::Sent, Alert::CertificateRevoked) => ": it is revoked",
+        (CertificateExchange::Sent, Alert::UnsupportedCertificate) => ": its type is not supported",
+        (
+            CertificateExchange::Sent,
+            Alert::BadCertificate | Alert::CertificateUnknown | Alert::AccessDenied,
+        ) => "",
+        _ => return None,
+    };
+    let detail = format!("the server rejects the client certificate{reason}");
+    Some(TlsFailure::new(alert(why), detail))
 }
 
 /// Returns the error name for an alert. Alerts with a specific meaning for load tests have their
@@ -291,6 +325,12 @@ fn alert(alert: AlertDescription) -> &'static str {
         AlertDescription::InsufficientSecurity => "tls_alert_insufficient_security",
         AlertDescription::UnrecognisedName => "tls_alert_unrecognized_name",
         AlertDescription::CertificateRequired => "tls_alert_certificate_required",
+        AlertDescription::BadCertificate
+        | AlertDescription::UnsupportedCertificate
+        | AlertDescription::CertificateUnknown => "tls_alert_bad_certificate",
+        AlertDescription::CertificateRevoked => "tls_alert_certificate_revoked",
+        AlertDescription::CertificateExpired => "tls_alert_certificate_expired",
+        AlertDescription::UnknownCA => "tls_alert_unknown_ca",
         AlertDescription::AccessDenied => "tls_alert_access_denied",
         AlertDescription::InternalError => "tls_alert_internal_error",
         AlertDescription::BadRecordMac => "tls_alert_bad_record_mac",

@@ -145,7 +145,7 @@ pub fn run(
     let job = Job {
         input: &input,
         requests,
-        tls: Tls::of(plan, &input.anchors)?,
+        tls: Tls::of(plan, &input.credentials)?,
         await_start,
         phases: if !plan.warmup.is_zero() {
             &[Phase::Warmup, Phase::Measure]

@@ -175,6 +175,7 @@ fn secured(plan: Plan) -> Plan {
             server_name: "localhost".to_owned(),
             trust: Trust::Nothing,
             resumption: true,
+            client_certificate_sha256: None,
         }),
         ..plan
     }

@@ -20,8 +20,9 @@ use floodmark_load::worker::StopFlag;
 use floodmark_record::TimeKind;
 use floodmark_record::events::EndReason;
 use floodmark_record::plan::{Arrivals, Backend, CloseFirst, ConnectionUse, Http, Http2, Plan};
-use floodmark_record::tls::{TlsPlan, Trust};
+use floodmark_record::tls::{TlsCredentials, TlsPlan, Trust};
 use floodmark_record::worker_input::WorkerInput;
+use rcgen::{PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519};
 use rustls::{HandshakeKind, ServerConfig, ServerConnection, Stream};
 
 on_both_backends! {
@@ -39,6 +40,8 @@ on_both_backends! {
     insecure_mode_accepts_any_certificate
     accepts_a_ca_certificate_in_the_file
     names_a_server_that_requires_a_certificate
+    sends_a_client_certificate_on_request
+    names_the_reason_for_a_rejected_client_certificate
     names_other_handshake_failures
     a_server_that_knows_http2_chooses_it
     refuses_a_server_that_does_not_choose_http2
@@ -107,12 +110,16 @@ fn secured(backend: Backend, address: SocketAddr, plan: Plan) -> WorkerInput {
             server_name: "localhost".to_owned(),
             trust: Trust::File,
             resumption: true,
+            client_certificate_sha256: None,
         }),
         ..plan
     };
     plan.target.address = address.into();
     WorkerInput {
-        anchors: vec![AUTHORITY.anchor()],
+        credentials: TlsCredentials {
+            anchors: vec![AUTHORITY.anchor()],
+            identity: None,
+        },
         ..input(plan)
     }
 }
@@ -443,12 +450,82 @@ fn names_a_server_that_requires_a_certificate(backend: Backend) {
     }
 }
 
+/// Returns the input with a client certificate.
+fn certified(mut input: WorkerInput, identity: &Identity) -> WorkerInput {
+    input.credentials.identity = Some(identity.of_client());
+    input
+}
+
+fn sends_a_client_certificate_on_request(backend: Backend) {
+    for suite in [SUITES[0], SUITES[3]] {
+        for algorithm in [
+            &PKCS_ECDSA_P256_SHA256,
+            &PKCS_ECDSA_P384_SHA384,
+            &PKCS_ED25519,
+        ] {
+            let client = AUTHORITY.issue_client(algorithm, Valid::Now);
+            let config = requiring_certificates(&AUTHORITY, &IDENTITY, &[suite]);
+            let server = Server::responding(config);
+            let input = secured(backend, server.address, fresh(20));
+            let run = run(certified(input, &client));
+            assert_eq!(run.end.counts.ok, 20, "{:?}", run.end);
+            let tls = run.end.tls.unwrap();
+            // A resumed session contains the client's certificate.
+            assert!(tls.resumed > 0 && tls.resumed == server.resumed());
+            assert_eq!(tls.certificate_requests + tls.resumed, tls.handshakes);
+            assert_eq!(tls.certificates_sent, tls.certificate_requests);
+        }
+    }
+    let client = AUTHORITY.issue_client(&PKCS_ED25519, Valid::Now);
+    let server = Server::responding(config());
+    let input = secured(backend, server.address, closed_plan(2, 10));
+    let tls = run(certified(input, &client)).end.tls.unwrap();
+    assert_eq!((tls.certificate_requests, tls.certificates_sent), (0, 0));
+}
+
+fn names_the_reason_for_a_rejected_client_certificate(backend: Backend) {
+    let issued = |valid| AUTHORITY.issue_client(&PKCS_ECDSA_P256_SHA256, valid);
+    let stranger = Authority::named("a stranger");
+    for (client, name, words) in [
+        (
+            stranger.issue_client(&PKCS_ECDSA_P256_SHA256, Valid::Now),
+            "tls_alert_unknown_ca",
+            "does not trust the authority",
+        ),
+        (
+            issued(Valid::NoLonger),
+            "tls_alert_certificate_expired",
+            "expired or not valid yet",
+        ),
+        (
+            AUTHORITY.issue(&["localhost"], Valid::Now),
+            "tls_alert_bad_certificate",
+            "its type is not supported",
+        ),
+    ] {
+        for suite in [SUITES[0], SUITES[3]] {
+            let config = requiring_certificates(&AUTHORITY, &IDENTITY, &[suite]);
+            let server = Server::responding(config);
+            let input = secured(backend, server.address, closed_plan(2, 10));
+            let run = run(certified(input, &client));
+            assert_eq!(run.end.counts.ok, 0);
+            assert!(run.end.errors.contains_key(name), "{name}: {:?}", run.end);
+            let failure = run.end.tls.unwrap().failure.unwrap();
+            assert!(
+                failure.contains("rejects the client certificate"),
+                "{failure}"
+            );
+            assert!(failure.contains(words), "{failure}");
+        }
+    }
+}
+
 fn insecure_mode_accepts_any_certificate(backend: Backend) {
     for (identity, ..) in certificates() {
         let server = Server::responding(server(&identity, &SUITES, true));
         let mut input = secured(backend, server.address, closed_plan(2, 10));
         input.plan.tls.as_mut().unwrap().trust = Trust::Nothing;
-        input.anchors.clear();
+        input.credentials.anchors.clear();
         assert_eq!(run(input).end.counts.ok, 10);
     }
 }
@@ -571,8 +648,9 @@ fn the_server_chooses_the_version_of_http() {
         server_name: "localhost".to_owned(),
         trust: Trust::Nothing,
         resumption: true,
+        client_certificate_sha256: None,
     };
-    let tls = tls::Tls::new(&plan, &[]).unwrap();
+    let tls = tls::Tls::new(&plan, &TlsCredentials::default()).unwrap();
     let timeout = Duration::from_millis(500);
     for suite in [0, 3] {
         for (protocols, expected) in [

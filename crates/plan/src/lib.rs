@@ -7,6 +7,7 @@
 //! Invariant: this crate starts no process and connects to no server.
 
 pub mod api_check;
+mod client_certificate;
 mod feed;
 mod host_addresses;
 pub mod http;

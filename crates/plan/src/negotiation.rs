@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use floodmark_load::tls::{Tls, chooses_http2};
 use floodmark_record::plan::Address;
-use floodmark_record::tls::{TlsPlan, TrustAnchor};
+use floodmark_record::tls::{TlsCredentials, TlsPlan};
 
 /// The version of HTTP for a load that leaves the choice to the server.
 #[derive(Debug)]
@@ -19,12 +19,12 @@ pub struct Negotiated {
 /// handshake fails, the version is HTTP/1.1. If handshakes keep failing, the load reports the
 /// reason.
 pub fn negotiate(
-    tls: Option<(&TlsPlan, &[TrustAnchor])>,
+    tls: Option<(&TlsPlan, &TlsCredentials)>,
     address: &Address,
     timeout: Duration,
 ) -> Negotiated {
-    let chosen = tls.map(|(plan, anchors)| {
-        let tls = Tls::new(plan, anchors).ok()?;
+    let chosen = tls.map(|(plan, credentials)| {
+        let tls = Tls::new(plan, credentials).ok()?;
         chooses_http2(&tls, address, timeout).ok()
     });
     let (is_http2, remark) = match chosen {

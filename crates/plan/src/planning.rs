@@ -15,7 +15,7 @@ use floodmark_record::plan::{
     Backend, Check, CloseFirst, ConnectionUse, DEFAULT_CONNECTIONS, DEFAULT_TIMEOUT, FiguresOf,
     Model, Plan, RequestPlan, Target,
 };
-use floodmark_record::tls::TrustAnchor;
+use floodmark_record::tls::TlsCredentials;
 use floodmark_record::units::{show_count, show_rate};
 use floodmark_record::worker_input::WorkerInput;
 
@@ -39,8 +39,8 @@ pub struct Planned {
     /// Whether a short load can determine the number of connections. If so, the plan contains the
     /// upper bound.
     pub sizes_connections: bool,
-    /// Trusted certificate authorities, if the plan verifies certificates.
-    pub anchors: Vec<TrustAnchor>,
+    /// Certificates to trust and to send, and the client's private key.
+    pub credentials: TlsCredentials,
     /// Lines to print before the run.
     pub remarks: Vec<String>,
     /// Limitations of this host, for the record.
@@ -71,7 +71,7 @@ pub fn plan(
     if let Some(agents) = spec.agents {
         offer = of_all_agents(offer, agents);
     }
-    let (tls, anchors) = trust::plan(spec, https_host)?;
+    let (tls, credentials) = trust::plan(spec, https_host)?;
     let load = &spec.load;
     let timeout = load.timeout.unwrap_or(DEFAULT_TIMEOUT);
     let connection_use = match (load.fresh, load.requests_per_connection) {
@@ -80,7 +80,7 @@ pub fn plan(
         (_, None) => ConnectionUse::Kept,
     };
     let negotiated = (load.http == Some(HttpVersion::Auto)).then(|| {
-        let tls = tls.as_ref().map(|tls| (tls, &anchors[..]));
+        let tls = tls.as_ref().map(|tls| (tls, &credentials));
         negotiate(tls, &target.address, timeout)
     });
     let http = http::plan(spec, connection_use, negotiated.as_ref())?;
@@ -133,6 +133,7 @@ pub fn plan(
         });
     }
     let mut remarks = remarks(&plan, &offer);
+    remarks.extend(trust::warning(spec, &credentials));
     remarks.extend(file_remarks);
     remarks.extend_from_slice(&notices);
     remarks.extend(remark);
@@ -140,7 +141,7 @@ pub fn plan(
     Ok(Planned {
         sizes_connections: sizes_connections(spec, &plan),
         plan,
-        anchors,
+        credentials,
         remarks,
         notices,
     })

@@ -305,6 +305,11 @@ pub struct PlanSpec {
     pub insecure: bool,
     /// PEM file with trusted certificate authorities.
     pub cacert: Option<PathBuf>,
+    /// PEM file with the client's certificate.
+    pub cert: Option<PathBuf>,
+    /// PEM file with the private key of the client's certificate. `None`: the file `cert` contains
+    /// the key.
+    pub key: Option<PathBuf>,
     /// Host name for SNI and certificate verification, instead of the URL's host.
     pub sni: Option<String>,
     /// Whether to do a full TLS handshake on each connection.

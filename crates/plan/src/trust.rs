@@ -1,26 +1,27 @@
-//! TLS settings for connections, and the certificate authorities that the client trusts.
+//! TLS settings for connections, the certificate authorities that the client trusts, and the
+//! client's own certificate.
 
 use std::net::IpAddr;
 use std::path::Path;
 
 use floodmark_load::tls::{Tls, TlsError};
-use floodmark_record::tls::{TlsPlan, Trust, TrustAnchor};
+use floodmark_record::tls::{TlsCredentials, TlsPlan, Trust, TrustAnchor};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::{Error as PemError, PemObject};
 
-use crate::input;
 use crate::spec::PlanSpec;
+use crate::{client_certificate, input};
 
-/// Returns the TLS settings for connections to `host`, and the authorities to trust. `host` is
-/// `None` for plain HTTP.
+/// Returns the TLS settings for connections to `host`, and the certificates to trust and to send.
+/// `host` is `None` for plain HTTP.
 ///
 /// The certificate files are read on this host, because a client on another host may not have them.
 pub(crate) fn plan(
     spec: &PlanSpec,
     host: Option<String>,
-) -> Result<(Option<TlsPlan>, Vec<TrustAnchor>), String> {
+) -> Result<(Option<TlsPlan>, TlsCredentials), String> {
     let Some(host) = host else {
-        return refuse_for_plain_http(spec).map(|()| (None, Vec::new()));
+        return refuse_for_plain_http(spec).map(|()| (None, TlsCredentials::default()));
     };
     if let Some(name) = spec
         .sni
@@ -37,24 +38,49 @@ pub(crate) fn plan(
         Some(path) => (Trust::File, read_pem(path)?),
         None => (Trust::System, system_anchors()?),
     };
+    let identity = client_certificate::read(spec.cert.as_deref(), spec.key.as_deref())?;
     let plan = TlsPlan {
         server_name: spec.sni.clone().unwrap_or(host),
         trust,
         resumption: !spec.no_resumption,
+        client_certificate_sha256: (identity.as_ref())
+            .and_then(|identity| Some(identity.chain.first()?.sha256())),
     };
-    match Tls::new(&plan, &anchors) {
-        Ok(_) => Ok((Some(plan), anchors)),
+    let credentials = TlsCredentials { anchors, identity };
+    match Tls::new(&plan, &credentials) {
+        Ok(_) => Ok((Some(plan), credentials)),
         Err(error) => Err(unusable(spec, &error)),
     }
 }
 
-/// Returns the certificate authorities that a recorded plan trusts. The record does not contain the
-/// certificates, so `cacert` must name the same file again.
+/// Returns a warning if the client's certificate has expired or is not valid yet.
+pub(crate) fn warning(spec: &PlanSpec, credentials: &TlsCredentials) -> Option<String> {
+    client_certificate::validity_warning(spec.cert.as_ref()?, credentials.identity.as_ref()?)
+}
+
+/// Returns the certificates of a recorded plan. The record does not contain them, so `cacert`,
+/// `cert` and `key` must name the same files again.
 ///
 /// # Errors
-/// `cacert` is required but `None`, the file is missing or is not PEM, or the host has no
+/// `cacert` or `cert` is required but `None`, a file is missing or unusable, or the host has no
 /// authorities.
-pub fn anchors(plan: &TlsPlan, cacert: Option<&Path>) -> Result<Vec<TrustAnchor>, String> {
+pub fn credentials(
+    plan: &TlsPlan,
+    cacert: Option<&Path>,
+    cert: Option<&Path>,
+    key: Option<&Path>,
+) -> Result<TlsCredentials, String> {
+    if plan.client_certificate_sha256.is_some() && cert.is_none() {
+        let what = "the run used a client certificate; pass it with --cert FILE, and its key with --key FILE";
+        return Err(what.to_owned());
+    }
+    Ok(TlsCredentials {
+        anchors: anchors(plan, cacert)?,
+        identity: client_certificate::read(cert, key)?,
+    })
+}
+
+fn anchors(plan: &TlsPlan, cacert: Option<&Path>) -> Result<Vec<TrustAnchor>, String> {
     match (plan.trust, cacert) {
         (Trust::Nothing, _) => Ok(Vec::new()),
         (Trust::System, _) => system_anchors(),
@@ -70,6 +96,8 @@ fn refuse_for_plain_http(spec: &PlanSpec) -> Result<(), String> {
     let given = [
         ("insecure", spec.insecure),
         ("cacert", spec.cacert.is_some()),
+        ("cert", spec.cert.is_some()),
+        ("key", spec.key.is_some()),
         ("sni", spec.sni.is_some()),
         ("no-resumption", spec.no_resumption),
     ];

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::body::{LongBodies, RequestBody};
 use crate::plan::Plan;
-use crate::tls::TrustAnchor;
+use crate::tls::TlsCredentials;
 use crate::units::Rate;
 
 /// First line of a worker's stdin, as JSON. A replay's timetable follows as bytes.
@@ -25,9 +25,9 @@ pub struct WorkerInput {
     /// Log of single requests; `None` without one.
     #[serde(default)]
     pub request_log: Option<RequestLogInput>,
-    /// The certificate authorities to trust.
+    /// The certificates to trust and to send. Not part of the plan, which is recorded.
     #[serde(default)]
-    pub anchors: Vec<TrustAnchor>,
+    pub credentials: TlsCredentials,
     /// Whether the run continues while no connection can be opened to a server that was reached
     /// before. Otherwise, such a run ends after 2 s.
     #[serde(default)]
@@ -128,13 +128,13 @@ impl WorkerInput {
     /// Returns the input of a worker that sends the whole load to one server and writes no file of
     /// responses.
     #[must_use]
-    pub fn new(plan: Plan, first_number: u64, anchors: Vec<TrustAnchor>) -> Self {
+    pub fn new(plan: Plan, first_number: u64, credentials: TlsCredentials) -> Self {
         WorkerInput {
             plan,
             first_number,
             answers_file: None,
             request_log: None,
-            anchors,
+            credentials,
             outlasts_server: false,
             share: None,
             anyway: false,
@@ -240,7 +240,7 @@ mod tests {
             first_number: 1,
             answers_file: None,
             request_log: None,
-            anchors: Vec::new(),
+            credentials: TlsCredentials::default(),
             outlasts_server: true,
             share: Some(AgentShare { index: 1, count: 4 }),
             anyway: true,

@@ -387,6 +387,7 @@ pub(crate) fn secured() -> Run {
         server_name: "localhost".to_owned(),
         trust: Trust::Nothing,
         resumption: true,
+        client_certificate_sha256: None,
     });
     run.handshake_time_us = times(&even(500), 0);
     run.tls = Some(TlsRun {

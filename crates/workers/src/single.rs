@@ -178,6 +178,7 @@ fn read_events(stdout: impl Read, events: &SyncSender<Result<Event, String>>) {
 mod tests {
     use super::*;
     use floodmark_record::Plan;
+    use floodmark_record::tls::TlsCredentials;
     use std::fs;
     use std::net::SocketAddr;
     use std::os::unix::fs::PermissionsExt;
@@ -196,7 +197,7 @@ mod tests {
             first_number: 1,
             answers_file: None,
             request_log: None,
-            anchors: Vec::new(),
+            credentials: TlsCredentials::default(),
             outlasts_server: false,
             share: None,
             anyway: false,

@@ -122,6 +122,8 @@ impl SharedArgs {
             unix_socket: connection.unix_socket.clone(),
             insecure: self.https.insecure,
             cacert: self.https.cacert.clone(),
+            cert: self.https.cert.clone(),
+            key: self.https.key.clone(),
             sni: self.https.sni.clone(),
             no_resumption: self.https.no_resumption,
             method: self.request.method.clone(),
@@ -348,6 +350,16 @@ pub struct HttpsArgs {
     /// PEM file of the certificate authorities to trust [default: the system's]
     #[arg(long, value_name = "FILE")]
     pub cacert: Option<PathBuf>,
+
+    /// PEM file of the client's certificate, which the server may require, followed by the
+    /// certificates of its issuers [default: none]
+    #[arg(long, value_name = "FILE")]
+    pub cert: Option<PathBuf>,
+
+    /// PEM file of the private key for --cert; must not be encrypted [default: the key in the
+    /// --cert file]
+    #[arg(long, value_name = "FILE")]
+    pub key: Option<PathBuf>,
 
     /// Server name to send in the TLS handshake (SNI) and to verify the certificate for [default:
     /// the URL's host]

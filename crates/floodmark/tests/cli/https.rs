@@ -1,19 +1,17 @@
 //! Tests of HTTPS: trusted certificates, error messages and the record.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::Output;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 use std::thread;
-use std::time::Duration;
 
-use crate::support::https::serve;
-use crate::support::tls::{Authority, SUITES, Valid, requiring_certificates, server};
+use crate::support::https::{relay, serve};
+use crate::support::tls::{Authority, SUITES, Valid, server};
 use crate::support::{Serve, code, finish, floodmark, load, run, succeeds, text};
 use floodmark_record::plan::{Http, Http2};
 use floodmark_record::tls::Trust;
-use rustls::{ServerConnection, StreamOwned};
 
 static AUTHORITY: LazyLock<Authority> = LazyLock::new(Authority::new);
 
@@ -299,25 +297,6 @@ fn trusts_a_ca_certificate_of_the_server() {
 }
 
 #[test]
-fn names_a_server_that_requires_a_certificate() {
-    let identity = AUTHORITY.issue(&["127.0.0.1"], Valid::Now);
-    for suite in [SUITES[0], SUITES[3]] {
-        let config = requiring_certificates(&AUTHORITY, &identity, &[suite]);
-        let url = format!("https://{}/", serve("127.0.0.1", config));
-        let output = run(&["load", &url, "-n", "10", "--insecure"]);
-        let printed = text(&output.stderr);
-        assert_eq!(code(&output), 3, "{printed}");
-        let last = printed.lines().last().unwrap();
-        for words in [
-            "requires a client certificate",
-            "does not support client certificates",
-        ] {
-            assert!(last.contains(words), "{printed}");
-        }
-    }
-}
-
-#[test]
 fn evaluates_thresholds_of_handshakes() {
     let url = known();
     let fail_if = ["--fail-if", "handshake.p50 > 1us"];
@@ -327,46 +306,11 @@ fn evaluates_thresholds_of_handshakes() {
 
 /// Starts a TLS server with these application protocols. It relays each connection to `upstream`.
 /// Returns its URL.
-fn relay(protocols: &[&[u8]], upstream: &Serve) -> String {
-    let upstream = upstream
-        .url
-        .trim_start_matches("http://")
-        .trim_end_matches('/');
-    let upstream: SocketAddr = upstream.parse().unwrap();
+fn relay_as(protocols: &[&[u8]], upstream: &Serve) -> String {
     let identity = AUTHORITY.issue(&["127.0.0.1"], Valid::Now);
     let mut config = server(&identity, &SUITES, true);
     config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
-    let config = Arc::new(config);
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("https://{}/", listener.local_addr().unwrap());
-    thread::spawn(move || {
-        for client in listener.incoming() {
-            let config = Arc::clone(&config);
-            thread::spawn(move || {
-                let connection = ServerConnection::new(config).unwrap();
-                let client = client.unwrap();
-                let server = TcpStream::connect(upstream).unwrap();
-                for stream in [&client, &server] {
-                    stream.set_nodelay(true).unwrap();
-                    let poll = Duration::from_millis(1);
-                    stream.set_read_timeout(Some(poll)).unwrap();
-                }
-                let mut client = StreamOwned::new(connection, client);
-                while forward(&mut client, &server) && forward(&server, &mut client) {}
-            });
-        }
-    });
-    url
-}
-
-/// Forwards the bytes that have arrived. Returns whether the connections are still open.
-fn forward(mut from: impl Read, mut to: impl Write) -> bool {
-    let mut buffer = [0; 16 * 1024];
-    match from.read(&mut buffer) {
-        Ok(0) => false,
-        Ok(n) => to.write_all(&buffer[..n]).and_then(|()| to.flush()).is_ok(),
-        Err(error) => error.kind() == ErrorKind::WouldBlock,
-    }
+    relay(config, upstream)
 }
 
 #[test]
@@ -386,7 +330,7 @@ fn uses_the_version_of_http_that_the_server_chooses() {
         ),
         (&[b"http/1.1"], Http::V1, "the server chose HTTP/1.1"),
     ] {
-        let url = relay(protocols, &upstream);
+        let url = relay_as(protocols, &upstream);
         let load = load(
             &url,
             &[

@@ -10,6 +10,7 @@ mod bad_input;
 mod budget;
 mod capacity;
 mod changing;
+mod client_certificate;
 mod compare;
 mod death;
 mod directory;

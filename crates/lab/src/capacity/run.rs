@@ -405,7 +405,13 @@ impl CapacitySession<'_, '_> {
         } = self.run;
         let load = (attempts.run.clone(), probe_load(&closed.plan));
         let number = &mut self.first_number;
-        let sent = send_unrecorded(load, &closed.anchors, attempts.side, number, attempts.stop);
+        let sent = send_unrecorded(
+            load,
+            &closed.credentials,
+            attempts.side,
+            number,
+            attempts.stop,
+        );
         match sent {
             _ if attempts.stop.is_set() => Err(SearchStopped::Interrupted),
             sent => sent.map_err(|failure| SearchStopped::Failed(Some(failure))),
@@ -502,7 +508,7 @@ impl CapacitySession<'_, '_> {
         self.attempt += 1;
         let planned = Planned {
             plan,
-            anchors: self.run.closed.anchors.clone(),
+            credentials: self.run.closed.credentials.clone(),
             sizes_connections: false,
             remarks: Vec::new(),
             notices: Vec::new(),

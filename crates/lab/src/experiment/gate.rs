@@ -193,7 +193,7 @@ impl RunningExperiment<'_> {
                 plan: second_plan.plan,
                 mean_turn: turn_length(&record, &first_plan.plan),
             }),
-            ..WorkerInput::new(first_plan.plan, FIRST_NUMBER, first_plan.anchors)
+            ..WorkerInput::new(first_plan.plan, FIRST_NUMBER, first_plan.credentials)
         };
         let mut end = None;
         let (side, stop) = (&first.hosts.client, self.runner.stop);

@@ -250,7 +250,7 @@ impl RunningExperiment<'_> {
         let test = PerturbationTest {
             floodmark: &runner.floodmark,
             plan: &planned.plan,
-            anchors: &planned.anchors,
+            credentials: &planned.credentials,
             side: &process.hosts.client,
             server: Some(process.server.pid()),
             store: process.store_pid(),

@@ -1,21 +1,21 @@
 //! Configures rustls from a plan.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use floodmark_record::plan::{Http, Plan};
-use floodmark_record::tls::{TlsPlan, Trust, TrustAnchor};
+use floodmark_record::tls::{ClientIdentity, TlsCredentials, TlsPlan, Trust, TrustAnchor};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{
     ResolvesClientCert, Resumption, VerifierBuilderError, WebPkiServerVerifier, verify_server_name,
 };
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::sign::CertifiedKey;
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-use crate::failure::is_authority;
+use crate::failure::{CertificateExchange, is_authority};
 
 /// Name of HTTP/1.1 in ALPN (RFC 7301).
 pub(super) const HTTP_1_1: &[u8] = b"http/1.1";
@@ -43,6 +43,12 @@ pub enum TlsError {
     /// No authority is available to verify the server's certificate.
     #[error("no trusted certificate authority is available")]
     NoRoots,
+    /// The client certificate's private key is invalid or of an unsupported type.
+    #[error("unsupported private key")]
+    PrivateKey,
+    /// The private key does not belong to the client certificate.
+    #[error("the private key does not belong to the first certificate")]
+    KeyMismatch,
     /// rustls reported an error.
     #[error("cannot configure TLS: {0}")]
     Library(#[from] rustls::Error),
@@ -56,26 +62,30 @@ pub enum TlsError {
 pub struct Tls {
     pub(super) config: ClientConfig,
     resumption: bool,
+    identity: Option<Arc<CertifiedKey>>,
     /// The name that the server's certificate must contain.
     pub(super) name: ServerName<'static>,
 }
 
 impl Tls {
-    /// Creates the configuration of a plan. Returns `None` if the plan uses plain HTTP. `anchors`
-    /// are the trusted certificate authorities.
+    /// Creates the configuration of a plan. Returns `None` if the plan uses plain HTTP.
     ///
     /// # Errors
     /// Fails like [`Tls::new`].
-    pub fn of(plan: &Plan, anchors: &[TrustAnchor]) -> Result<Option<Self>, TlsError> {
-        let tls = plan.tls.as_ref().map(|tls| Tls::new(tls, anchors));
+    pub fn of(plan: &Plan, credentials: &TlsCredentials) -> Result<Option<Self>, TlsError> {
+        let tls = plan.tls.as_ref().map(|tls| Tls::new(tls, credentials));
         Ok(tls.transpose()?.map(|tls| tls.with_http(plan.http)))
     }
 
-    /// Creates the configuration for HTTP/1.1. `anchors` are the trusted certificate authorities.
+    /// Creates the configuration for HTTP/1.1.
     ///
     /// # Errors
-    /// Fails if the name or an authority is invalid, or if no authority is available.
-    pub fn new(plan: &TlsPlan, anchors: &[TrustAnchor]) -> Result<Self, TlsError> {
+    /// Fails if the name, an authority or the private key is invalid, if the key does not belong to
+    /// the client certificate, or if no authority is available.
+    pub fn new(plan: &TlsPlan, credentials: &TlsCredentials) -> Result<Self, TlsError> {
+        let anchors = &credentials.anchors;
+        let identity = credentials.identity.as_ref().map(certified_key);
+        let identity = identity.transpose()?;
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()?;
@@ -88,14 +98,15 @@ impl Tls {
                 let store = Arc::new(store(plan, anchors)?);
                 let webpki =
                     WebPkiServerVerifier::builder_with_provider(store, provider).build()?;
-                let trusted = anchors.to_vec();
+                let trusted = anchors.clone();
                 let verifier = Arc::new(FileVerifier { webpki, trusted });
                 builder
                     .dangerous()
                     .with_custom_certificate_verifier(verifier)
             }
         };
-        let mut config = builder.with_no_client_auth();
+        let mut config =
+            builder.with_client_cert_resolver(Arc::new(CertificateSender::new(identity.clone())));
         config.alpn_protocols = vec![HTTP_1_1.to_vec()];
         if !plan.resumption {
             config.resumption = Resumption::disabled();
@@ -104,6 +115,7 @@ impl Tls {
         Ok(Tls {
             config,
             resumption: plan.resumption,
+            identity,
             name: ServerName::try_from(name.clone()).map_err(|_| TlsError::Name(name))?,
         })
     }
@@ -118,17 +130,16 @@ impl Tls {
         self
     }
 
-    /// Returns the configuration for one load thread, and a flag that is set when a server requests
-    /// a client certificate.
+    /// Returns the configuration for one load thread, and its sender of client certificates.
     /// Each thread has its own session cache, so that threads do not share a lock.
-    pub(super) fn for_thread(&self) -> (Arc<ClientConfig>, Arc<CertificateRequest>) {
+    pub(super) fn for_thread(&self) -> (Arc<ClientConfig>, Arc<CertificateSender>) {
         let mut config = self.config.clone();
         if self.resumption {
             config.resumption = Resumption::in_memory_sessions(SESSIONS);
         }
-        let request = Arc::<CertificateRequest>::default();
-        config.client_auth_cert_resolver = Arc::clone(&request) as _;
-        (Arc::new(config), request)
+        let sender = Arc::new(CertificateSender::new(self.identity.clone()));
+        config.client_auth_cert_resolver = Arc::clone(&sender) as _;
+        (Arc::new(config), sender)
     }
 }
 
@@ -137,29 +148,84 @@ pub(super) fn offers_http2(config: &ClientConfig) -> bool {
     config.alpn_protocols.iter().any(|name| name == HTTP_2)
 }
 
-/// Records whether a server requests a client certificate, and offers none.
-#[derive(Debug, Default)]
-pub(super) struct CertificateRequest(AtomicBool);
+/// Checks that the private key is supported and belongs to the client certificate.
+///
+/// # Errors
+/// Returns [`TlsError::PrivateKey`] or [`TlsError::KeyMismatch`].
+pub fn check_identity(identity: &ClientIdentity) -> Result<(), TlsError> {
+    certified_key(identity).map(drop)
+}
 
-impl CertificateRequest {
-    /// Returns whether a server has requested a client certificate.
-    pub fn was_received(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+/// Loads a client certificate and its private key.
+fn certified_key(identity: &ClientIdentity) -> Result<Arc<CertifiedKey>, TlsError> {
+    let der = PrivateKeyDer::try_from(identity.key.0.as_slice());
+    let key = der
+        .ok()
+        .and_then(|der| ring::sign::any_supported_type(&der).ok());
+    let key = key.ok_or(TlsError::PrivateKey)?;
+    // rustls cannot compare the key with a certificate of X.509 version 1. The public key of any
+    // certificate occurs in it in DER.
+    if let Some((public, certificate)) = key.public_key().zip(identity.chain.first()) {
+        let public = public.as_ref();
+        let mut parts = certificate.0.windows(public.len());
+        if !parts.any(|part| part == public) {
+            return Err(TlsError::KeyMismatch);
+        }
+    }
+    let chain = identity.chain.iter();
+    let chain = chain.map(|certificate| CertificateDer::from(certificate.0.clone()));
+    Ok(Arc::new(CertifiedKey::new(chain.collect(), key)))
+}
+
+/// Sends the client certificate, if there is one, to servers that request it. Counts the requests.
+#[derive(Debug)]
+pub(super) struct CertificateSender {
+    identity: Option<Arc<CertifiedKey>>,
+    requests: AtomicU64,
+    sent: AtomicU64,
+}
+
+impl CertificateSender {
+    fn new(identity: Option<Arc<CertifiedKey>>) -> Self {
+        CertificateSender {
+            identity,
+            requests: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns the number of handshakes in which a server requested a certificate, and the number of
+    /// handshakes in which the client sent its certificate.
+    pub fn counts(&self) -> (u64, u64) {
+        let [requests, sent] = [&self.requests, &self.sent].map(|n| n.load(Ordering::Relaxed));
+        (requests, sent)
+    }
+
+    /// Returns what handshakes so far have shown.
+    pub fn exchange(&self) -> CertificateExchange {
+        match self.counts() {
+            (0, _) => CertificateExchange::NotRequested,
+            (_, 0) => CertificateExchange::NotSent,
+            _ => CertificateExchange::Sent,
+        }
     }
 }
 
-impl ResolvesClientCert for CertificateRequest {
+impl ResolvesClientCert for CertificateSender {
     fn resolve(
         &self,
         _root_hint_subjects: &[&[u8]],
-        _schemes: &[SignatureScheme],
+        schemes: &[SignatureScheme],
     ) -> Option<Arc<CertifiedKey>> {
-        self.0.store(true, Ordering::Relaxed);
-        None
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        let identity = self.identity.as_ref()?;
+        identity.key.choose_scheme(schemes)?;
+        self.sent.fetch_add(1, Ordering::Relaxed);
+        Some(Arc::clone(identity))
     }
 
     fn has_certs(&self) -> bool {
-        false
+        self.identity.is_some()
     }
 }
 

@@ -9,8 +9,8 @@ use rustls::unbuffered::{
 };
 use rustls::{ClientConfig, Error, HandshakeKind, ProtocolVersion};
 
-use super::config::{CertificateRequest, offers_http2};
-use crate::failure::TlsFailure;
+use super::config::{CertificateSender, offers_http2};
+use crate::failure::{CertificateExchange, TlsFailure};
 
 /// Size in bytes of the overhead in a request's records: headers, nonces, tags and a key update.
 const RECORD_ROOM: usize = 64;
@@ -20,8 +20,8 @@ type Writer<'a> = WriteTraffic<'a, ClientConnectionData>;
 /// The client's side of a TLS connection.
 pub struct TlsConnection {
     rustls: UnbufferedClientConnection,
-    /// Whether a server has requested a client certificate, on this or another connection.
-    certificate_request: Arc<CertificateRequest>,
+    /// Sends the client certificate on this and other connections.
+    certificate_sender: Arc<CertificateSender>,
     /// Whether the client offers HTTP/2, and no other protocol.
     offers_http2: bool,
     /// The received part of an incomplete record.
@@ -43,14 +43,16 @@ impl TlsConnection {
     pub fn begin(
         config: Arc<ClientConfig>,
         name: ServerName<'static>,
-        certificate_request: Arc<CertificateRequest>,
+        certificate_sender: Arc<CertificateSender>,
     ) -> Result<Self, TlsFailure> {
         let offers_http2 = offers_http2(&config);
-        let rustls = UnbufferedClientConnection::new(config, name)
-            .map_err(|error| TlsFailure::from_rustls(&error, &[], false, offers_http2))?;
+        let rustls = UnbufferedClientConnection::new(config, name).map_err(|error| {
+            let exchange = CertificateExchange::NotRequested;
+            TlsFailure::from_rustls(&error, &[], exchange, offers_http2)
+        })?;
         let mut connection = TlsConnection {
             rustls,
-            certificate_request,
+            certificate_sender,
             offers_http2,
             partial: Vec::new(),
             outgoing: Vec::new(),
@@ -106,8 +108,8 @@ impl TlsConnection {
             let (discard, is_waiting) = self.advance(rest, plain).map_err(|error| {
                 // rustls has queued an alert for the server. This call collects the alert.
                 let _ = self.advance(&mut [], &mut Vec::new());
-                let is_requested = self.certificate_request.was_received();
-                TlsFailure::from_rustls(&error, data, is_requested, self.offers_http2)
+                let exchange = self.certificate_sender.exchange();
+                TlsFailure::from_rustls(&error, data, exchange, self.offers_http2)
             })?;
             rest = &mut rest[discard..];
             if is_waiting {

@@ -4,7 +4,7 @@ use std::io::{Cursor, Read, Write};
 use std::sync::LazyLock;
 
 use floodmark_record::plan::{Http, Http2};
-use floodmark_record::tls::{TlsPlan, Trust};
+use floodmark_record::tls::{TlsCredentials, TlsPlan, Trust};
 use proptest::prelude::*;
 use rustls::server::Acceptor;
 use rustls::{ServerConfig, ServerConnection, SupportedCipherSuite};
@@ -25,13 +25,19 @@ fn tls() -> Tls {
         server_name: "localhost".to_owned(),
         trust: Trust::File,
         resumption: true,
+        client_certificate_sha256: None,
     };
-    Tls::new(&plan, &[AUTHORITY.anchor()]).unwrap()
+    let anchors = vec![AUTHORITY.anchor()];
+    let credentials = TlsCredentials {
+        anchors,
+        identity: None,
+    };
+    Tls::new(&plan, &credentials).unwrap()
 }
 
 fn begin(tls: &Tls) -> TlsConnection {
-    let (config, request) = tls.for_thread();
-    TlsConnection::begin(config, tls.name.clone(), request).unwrap()
+    let (config, sender) = tls.for_thread();
+    TlsConnection::begin(config, tls.name.clone(), sender).unwrap()
 }
 
 /// The client's end and the server's end of a connection.

@@ -22,14 +22,14 @@ use floodmark_record::tls::TlsUse;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
-use self::config::CertificateRequest;
+use self::config::CertificateSender;
 use self::connection::TlsConnection;
 use crate::backend::{Completion, IoBackend, Route, SharedBytes, Slot};
 use crate::clock::{Clock, Ns, thread_cpu};
 use crate::coalescing::Batch;
 use crate::failure::TlsFailure;
 
-pub use self::config::{Tls, TlsError};
+pub use self::config::{Tls, TlsError, check_identity};
 pub use self::negotiation::chooses_http2;
 
 /// Initial capacity in bytes for received data: one read from the inner backend, and the partial
@@ -47,8 +47,8 @@ pub struct Secured<B> {
     clock: Clock,
     inner: B,
     config: Arc<ClientConfig>,
-    /// Whether a server has requested a client certificate.
-    certificate_request: Arc<CertificateRequest>,
+    /// Sends the client certificate, if there is one.
+    certificate_sender: Arc<CertificateSender>,
     /// The name that servers must prove.
     name: ServerName<'static>,
     slots: Vec<TlsSlot>,
@@ -81,12 +81,12 @@ struct TlsSlot {
 impl<B: IoBackend> Secured<B> {
     /// Wraps `inner` and encrypts its connections, using a TLS configuration for one load thread.
     pub fn new(clock: Clock, inner: B, tls: &Tls) -> Self {
-        let (config, certificate_request) = tls.for_thread();
+        let (config, certificate_sender) = tls.for_thread();
         Secured {
             clock,
             inner,
             config,
-            certificate_request,
+            certificate_sender,
             name: tls.name.clone(),
             slots: Vec::new(),
             events: VecDeque::new(),
@@ -117,8 +117,8 @@ impl<B: IoBackend> Secured<B> {
     /// Starts the TLS handshake on a TCP connection.
     fn reached(&mut self, slot: Slot, at: Ns) {
         let (config, name) = (Arc::clone(&self.config), self.name.clone());
-        let request = Arc::clone(&self.certificate_request);
-        let begin = || TlsConnection::begin(config, name, request);
+        let sender = Arc::clone(&self.certificate_sender);
+        let begin = || TlsConnection::begin(config, name, sender);
         match metered(&mut self.usage, begin) {
             Ok(connection) => {
                 self.slots[slot as usize].connection = Some(Box::new(connection));
@@ -328,7 +328,12 @@ impl<B: IoBackend> IoBackend for Secured<B> {
     }
 
     fn tls(&self) -> Option<TlsUse> {
-        Some(self.usage.clone())
+        let (certificate_requests, certificates_sent) = self.certificate_sender.counts();
+        Some(TlsUse {
+            certificate_requests,
+            certificates_sent,
+            ..self.usage.clone()
+        })
     }
 }
 

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use floodmark_record::tls::TrustAnchor;
+use floodmark_record::tls::{ClientCertificate, ClientIdentity, PrivateKey, TrustAnchor};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    date_time_ymd,
+    PKCS_ECDSA_P256_SHA256, SignatureAlgorithm, date_time_ymd,
 };
 use rustls::crypto::ring;
 use rustls::crypto::ring::cipher_suite::{
@@ -33,13 +33,28 @@ pub const SUITES: [SupportedCipherSuite; 6] = [
 pub struct Authority {
     certificate: rcgen::Certificate,
     key: Vec<u8>,
+    key_pem: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
-/// A server's certificate and key.
+/// A certificate and its key.
 pub struct Identity {
     certificate: CertificateDer<'static>,
     key: Vec<u8>,
+    /// The certificate in PEM.
+    pub pem: String,
+    /// The key in PEM.
+    pub key_pem: String,
+}
+
+impl Identity {
+    /// Returns the certificate and its key, for use by a client.
+    pub fn of_client(&self) -> ClientIdentity {
+        ClientIdentity {
+            chain: vec![ClientCertificate(self.certificate.to_vec())],
+            key: PrivateKey(self.key.clone()),
+        }
+    }
 }
 
 /// A certificate's validity period.
@@ -64,6 +79,7 @@ impl Authority {
         Authority {
             certificate: params.self_signed(&key).unwrap(),
             key: key.serialize_der(),
+            key_pem: key.serialize_pem(),
             issuer: Issuer::new(params, key),
         }
     }
@@ -82,24 +98,44 @@ impl Authority {
         Identity {
             certificate: self.certificate.der().clone(),
             key: self.key.clone(),
+            pem: self.pem(),
+            key_pem: self.key_pem.clone(),
         }
     }
 
-    /// Issues a certificate for `hosts`, which are DNS names or IP addresses.
+    /// Issues a server's certificate for `hosts`, which are DNS names or IP addresses.
     pub fn issue(&self, hosts: &[&str], valid: Valid) -> Identity {
         let mut params = CertificateParams::default();
         params.subject_alt_names = names(hosts);
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        self.sign(params, &PKCS_ECDSA_P256_SHA256, valid)
+    }
+
+    /// Issues a client's certificate.
+    pub fn issue_client(&self, algorithm: &'static SignatureAlgorithm, valid: Valid) -> Identity {
+        let mut params = CertificateParams::default();
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        self.sign(params, algorithm, valid)
+    }
+
+    fn sign(
+        &self,
+        mut params: CertificateParams,
+        algorithm: &'static SignatureAlgorithm,
+        valid: Valid,
+    ) -> Identity {
         match valid {
             Valid::Now => {}
             Valid::NoLonger => params.not_after = date_time_ymd(2001, 2, 3),
             Valid::NotYet => params.not_before = date_time_ymd(4000, 1, 1),
         }
-        let key = KeyPair::generate().unwrap();
+        let key = KeyPair::generate_for(algorithm).unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
         Identity {
             certificate: certificate.der().clone(),
             key: key.serialize_der(),
+            pem: certificate.pem(),
+            key_pem: key.serialize_pem(),
         }
     }
 }
@@ -120,8 +156,17 @@ pub fn requiring_certificates(
     identity: &Identity,
     suites: &[SupportedCipherSuite],
 ) -> ServerConfig {
+    trusting_clients(authority.certificate.der().clone(), identity, suites)
+}
+
+/// Returns the configuration of a server that requires client certificates that `anchor` signed.
+pub fn trusting_clients(
+    anchor: CertificateDer<'static>,
+    identity: &Identity,
+    suites: &[SupportedCipherSuite],
+) -> ServerConfig {
     let mut roots = RootCertStore::empty();
-    roots.add(authority.certificate.der().clone()).unwrap();
+    roots.add(anchor).unwrap();
     let provider = Arc::new(ring::default_provider());
     let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
     server_for(clients.build().unwrap(), identity, suites, true)

@@ -17,6 +17,7 @@ use floodmark_load::backend::uring::{Uring, unavailable};
 use floodmark_load::budget::FileLimit;
 use floodmark_load::worker::{self, RateControl, StopFlag, WorkerError};
 use floodmark_record::plan::Plan;
+use floodmark_record::tls::TlsCredentials;
 use floodmark_record::worker_input::WorkerInput;
 use floodmark_record::{Counts, Event, SecondRow, WorkerEnd};
 
@@ -100,7 +101,7 @@ pub fn input(plan: Plan) -> WorkerInput {
         first_number: 1,
         answers_file: None,
         request_log: None,
-        anchors: Vec::new(),
+        credentials: TlsCredentials::default(),
         outlasts_server: false,
         share: None,
         anyway: false,

@@ -9,6 +9,7 @@ use floodmark_record::run::{
     CheckResult, GroupFigures, Run, Saturation, Status, SteadyClass, StepFigures,
 };
 use floodmark_record::times::Times;
+use floodmark_record::tls::TlsUse;
 use floodmark_record::units::{show_count, show_ns, show_size};
 use floodmark_record::watch::{AlignmentMethod, RemoteObservation};
 use floodmark_stats::saturation::KEPT_UP_SHARE;
@@ -170,8 +171,27 @@ pub(crate) fn tls(run: &Run) -> Option<TextLine> {
     let cost = tls.handshake_cpu_share.filter(|share| *share > 0.0);
     let cost = cost.map(|share| format!(", {} of the client's CPU", percent(share * 100.0)));
     let cost = cost.unwrap_or_default();
-    let text = format!("{}; {handshakes}, {resumed}{cost}", suites.join(", "));
+    let certificate = client_certificate(run, &tls.used);
+    let text = format!(
+        "{}; {handshakes}, {resumed}{cost}{certificate}",
+        suites.join(", ")
+    );
     Some(line("TLS", text))
+}
+
+/// Describes the use of client certificates. Returns an empty text if neither side uses them.
+fn client_certificate(run: &Run, used: &TlsUse) -> String {
+    let has_certificate =
+        (run.plan.tls.as_ref()).is_some_and(|tls| tls.client_certificate_sha256.is_some());
+    match (used.certificate_requests, used.certificates_sent) {
+        (0, _) if has_certificate => "; client certificate not requested".to_owned(),
+        (0, _) => String::new(),
+        (_, 0) => "; client certificate requested, none sent".to_owned(),
+        (_, sent) => format!(
+            "; client certificate sent in {}",
+            count_of(sent, "handshake")
+        ),
+    }
 }
 
 /// Describes the server's HTTP/2 settings, its GOAWAY frames and the unprocessed requests.

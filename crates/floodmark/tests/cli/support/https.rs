@@ -1,11 +1,14 @@
-//! An HTTPS server that runs in threads of the test process.
+//! HTTPS servers that run in threads of the test process.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+use super::Serve;
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
 
@@ -29,7 +32,7 @@ pub fn serve(host: &str, config: ServerConfig) -> SocketAddr {
     address
 }
 
-fn answer_all(stream: &mut StreamOwned<ServerConnection, std::net::TcpStream>) {
+fn answer_all(stream: &mut StreamOwned<ServerConnection, TcpStream>) {
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];
     while let Ok(n @ 1..) = stream.read(&mut buffer) {
@@ -46,5 +49,45 @@ fn answer_all(stream: &mut StreamOwned<ServerConnection, std::net::TcpStream>) {
             }
             bytes.clear();
         }
+    }
+}
+
+/// Starts a TLS server that relays each connection to `upstream`. Returns its URL.
+pub fn relay(config: ServerConfig, upstream: &Serve) -> String {
+    let upstream = upstream
+        .url
+        .trim_start_matches("http://")
+        .trim_end_matches('/');
+    let upstream: SocketAddr = upstream.parse().unwrap();
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}/", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let config = Arc::clone(&config);
+            thread::spawn(move || {
+                let connection = ServerConnection::new(config).unwrap();
+                let client = client.unwrap();
+                let server = TcpStream::connect(upstream).unwrap();
+                for stream in [&client, &server] {
+                    stream.set_nodelay(true).unwrap();
+                    let poll = Duration::from_millis(1);
+                    stream.set_read_timeout(Some(poll)).unwrap();
+                }
+                let mut client = StreamOwned::new(connection, client);
+                while forward(&mut client, &server) && forward(&server, &mut client) {}
+            });
+        }
+    });
+    url
+}
+
+/// Forwards the bytes that have arrived. Returns whether the connections are still open.
+fn forward(mut from: impl Read, mut to: impl Write) -> bool {
+    let mut buffer = [0; 16 * 1024];
+    match from.read(&mut buffer) {
+        Ok(0) => false,
+        Ok(n) => to.write_all(&buffer[..n]).and_then(|()| to.flush()).is_ok(),
+        Err(error) => error.kind() == ErrorKind::WouldBlock,
     }
 }

@@ -114,7 +114,7 @@ impl NextRound {
         let input = WorkerInput {
             answers_file: Some(path.clone()),
             outlasts_server: true,
-            ..WorkerInput::new(plan, self.first_number, planned.anchors.clone())
+            ..WorkerInput::new(plan, self.first_number, planned.credentials.clone())
         };
         let side = &hosts.client;
         let (times, end) = thread::scope(|scope| {

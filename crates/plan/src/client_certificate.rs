@@ -1,0 +1,200 @@
+//! The client's certificate and private key (`--cert`, `--key`), from PEM files.
+
+use std::path::Path;
+
+use floodmark_load::tls::{TlsError, check_identity};
+use floodmark_record::tls::{ClientCertificate, ClientIdentity, PrivateKey};
+use floodmark_record::units::plural;
+use rustls::client::verify_server_cert_signed_by_trust_anchor;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::{Error as PemError, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, Error, RootCertStore};
+
+use crate::input;
+
+/// Labels of encrypted private keys in PEM: PKCS#8 (RFC 7468, section 11), and the older format of
+/// OpenSSL (RFC 1421, section 4.6.1.1).
+const ENCRYPTED: [&[u8]; 2] = [
+    b"-----BEGIN ENCRYPTED PRIVATE KEY-----",
+    b"Proc-Type: 4,ENCRYPTED",
+];
+
+/// Tags in DER (X.690).
+const SEQUENCE: u8 = 0x30;
+const INTEGER: u8 = 0x02;
+
+const SECONDS_PER_DAY: u64 = 86_400;
+
+/// Reads the client's certificate and its private key. Without `key`, the file `cert` contains
+/// both. Returns `None` without `cert`.
+///
+/// # Errors
+/// A file is unreadable or is not PEM, the certificate or the key is missing or unusable, the key is
+/// encrypted, or it does not belong to the certificate.
+pub(crate) fn read(
+    cert: Option<&Path>,
+    key: Option<&Path>,
+) -> Result<Option<ClientIdentity>, String> {
+    let Some(cert) = cert else {
+        return match key {
+            None => Ok(None),
+            Some(_) => Err(
+                "--key needs --cert; add --cert FILE with the certificate, or remove --key"
+                    .to_owned(),
+            ),
+        };
+    };
+    let cert = PemFile::read("--cert", cert)?;
+    let key_file = key.map(|path| PemFile::read("--key", path)).transpose()?;
+    let key_file = key_file.as_ref().unwrap_or(&cert);
+    key_file.refuse_encrypted_key()?;
+    let identity = ClientIdentity {
+        chain: cert.certificates()?,
+        key: key_file.key()?,
+    };
+    check_identity(&identity).map_err(|error| {
+        let fix = match error {
+            TlsError::KeyMismatch => {
+                "name the key of the client's certificate, and put this certificate first"
+            }
+            _ => "use RSA with 2048 to 4096 bits, ECDSA with P-256 or P-384, or Ed25519",
+        };
+        key_file.fault(&format!("{error}; {fix}"))
+    })?;
+    Ok(Some(identity))
+}
+
+/// Returns a warning if the client's certificate has expired or is not valid yet. The validity of a
+/// certificate of X.509 version 1 is unknown.
+pub(crate) fn validity_warning(cert: &Path, identity: &ClientIdentity) -> Option<String> {
+    let certificate = CertificateDer::from(identity.chain.first()?.0.as_slice());
+    let certificate = ParsedCertificate::try_from(&certificate).ok()?;
+    // The validity is checked before the issuer, so no authority is needed.
+    let verified = verify_server_cert_signed_by_trust_anchor(
+        &certificate,
+        &RootCertStore::empty(),
+        &[],
+        UnixTime::now(),
+        ring::default_provider()
+            .signature_verification_algorithms
+            .all,
+    );
+    let days = |from: UnixTime, to: UnixTime| {
+        plural(
+            to.as_secs().saturating_sub(from.as_secs()) / SECONDS_PER_DAY,
+            "day",
+        )
+    };
+    let what = match verified {
+        Err(Error::InvalidCertificate(CertificateError::ExpiredContext { time, not_after })) => {
+            format!("expired {} ago", days(not_after, time))
+        }
+        Err(Error::InvalidCertificate(CertificateError::NotValidYetContext {
+            time,
+            not_before,
+        })) => format!("becomes valid in {}", days(time, not_before)),
+        _ => return None,
+    };
+    Some(format!(
+        "--cert {}: the certificate {what}, so the server may reject it; use a valid certificate",
+        cert.display()
+    ))
+}
+
+/// A file that should contain certificates or a private key in PEM.
+struct PemFile<'a> {
+    flag: &'static str,
+    path: &'a Path,
+    text: Vec<u8>,
+}
+
+impl<'a> PemFile<'a> {
+    fn read(flag: &'static str, path: &'a Path) -> Result<Self, String> {
+        let text = input::read(path).map_err(|why| format!("{flag} {}: {why}", path.display()))?;
+        let file = PemFile { flag, path, text };
+        match file.conversion() {
+            Some(command) => {
+                Err(file.fault(&format!("not a PEM file; convert it with: {command}")))
+            }
+            None => Ok(file),
+        }
+    }
+
+    /// Returns the error message for a fault of the file.
+    fn fault(&self, what: &str) -> String {
+        format!("{} {}: {what}", self.flag, self.path.display())
+    }
+
+    /// Returns the command that converts a file in DER or PKCS#12 to PEM, or `None` if the file is
+    /// in another format.
+    fn conversion(&self) -> Option<String> {
+        let path = self.path.display();
+        Some(match (first_tag(&self.text)?, self.flag) {
+            (SEQUENCE, _) => format!("openssl x509 -inform DER -in {path} -out cert.pem"),
+            (INTEGER, "--key") => format!("openssl pkey -inform DER -in {path} -out key.pem"),
+            (INTEGER, _) => format!("openssl pkcs12 -in {path} -nodes -out cert.pem"),
+            _ => return None,
+        })
+    }
+
+    fn refuse_encrypted_key(&self) -> Result<(), String> {
+        let contains = |label: &&[u8]| self.text.windows(label.len()).any(|part| part == *label);
+        if !ENCRYPTED.iter().any(contains) {
+            return Ok(());
+        }
+        let path = self.path.display();
+        Err(self.fault(&format!(
+            "the private key is encrypted; decrypt it with: openssl pkey -in {path} -out key.pem, \
+             and use --key key.pem"
+        )))
+    }
+
+    fn certificates(&self) -> Result<Vec<ClientCertificate>, String> {
+        let fix = "name a PEM file with the client's certificate (-----BEGIN CERTIFICATE-----)";
+        let mut chain = Vec::new();
+        for (number, certificate) in (1..).zip(CertificateDer::pem_slice_iter(&self.text)) {
+            let certificate = certificate.map_err(|error| self.not_pem(&error, fix))?;
+            let parsed = ParsedCertificate::try_from(&certificate);
+            if let Err(error @ Error::InvalidCertificate(CertificateError::BadEncoding)) = parsed {
+                return Err(self.fault(&format!("certificate {number}: {error}; {fix}")));
+            }
+            chain.push(ClientCertificate(certificate.as_ref().to_vec()));
+        }
+        if chain.is_empty() {
+            return Err(self.fault(&format!("it contains no certificate; {fix}")));
+        }
+        Ok(chain)
+    }
+
+    /// Returns the first private key.
+    fn key(&self) -> Result<PrivateKey, String> {
+        let fix = match self.flag {
+            "--key" => "name a PEM file with the private key (-----BEGIN PRIVATE KEY-----)",
+            _ => "add --key FILE with the private key",
+        };
+        match PrivateKeyDer::from_pem_slice(&self.text) {
+            Ok(key) => Ok(PrivateKey(key.secret_der().to_vec())),
+            Err(PemError::NoItemsFound) => {
+                Err(self.fault(&format!("it contains no private key; {fix}")))
+            }
+            Err(error) => Err(self.not_pem(&error, fix)),
+        }
+    }
+
+    fn not_pem(&self, error: &PemError, fix: &str) -> String {
+        self.fault(&format!("not a PEM file: {error}; {fix}"))
+    }
+}
+
+/// Returns the tag of the first element in a DER sequence, or `None` if the bytes are not a DER
+/// sequence.
+fn first_tag(bytes: &[u8]) -> Option<u8> {
+    let [SEQUENCE, length, ..] = bytes else {
+        return None;
+    };
+    // A long length has its own length in the lower seven bits.
+    let further = if *length < 0x80 { 0 } else { length & 0x7f };
+    bytes.get(2 + usize::from(further)).copied()
+}
