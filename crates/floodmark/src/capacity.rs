@@ -134,6 +134,9 @@ pub fn run(args: &CapacityArgs) -> Result<(), Ending> {
             "--mix: a capacity search does not support take = \"unique\"; set take = \"in-turn\"";
         return Err(Ending::usage(what));
     }
+    if !args.shared.output.quiet {
+        out::remarks(&plans.closed.remarks);
+    }
     let search = UrlSearch {
         args,
         with: args.shared.monitoring.open_file(&plans.open.plan)?,

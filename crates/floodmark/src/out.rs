@@ -62,6 +62,13 @@ pub fn note(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
+/// Writes the remarks on a plan to stderr, one per line.
+pub fn remarks(remarks: &[String]) {
+    for remark in remarks {
+        note(&format!("{}\n", plain::line(remark)));
+    }
+}
+
 /// Writes an error or warning to stderr as one line with the prefix `floodmark: `.
 pub fn complain(message: &impl Display) {
     note(&format!(

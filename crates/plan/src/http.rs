@@ -38,11 +38,13 @@ pub fn plan(
 ) -> Result<Http, String> {
     let load = &spec.load;
     match negotiated {
-        Some(negotiated) if !negotiated.is_http2 => return Ok(Http::V1),
+        Some(Negotiated::PlainHttp | Negotiated::Http1 | Negotiated::Failed(_)) => {
+            return Ok(Http::V1);
+        }
         None if load.http.unwrap_or_default() == HttpVersion::V1 => {
             return refuse_http2_keys(spec).map(|()| Http::V1);
         }
-        Some(_) | None => {}
+        Some(Negotiated::Http2) | None => {}
     }
     let value = |given: Option<u64>, default: u32| given.map_or(default, |n| n as u32);
     let default = Http2::default();
@@ -266,14 +268,12 @@ mod tests {
             streams: Some(8),
             ..LoadSpec::default()
         };
-        let chosen = |load: LoadSpec, connection_use, is_http2| {
-            let remark = "";
-            let negotiated = Negotiated { is_http2, remark };
+        let chosen = |load: LoadSpec, connection_use, negotiated: Negotiated| {
             plan(&spec(load), connection_use, Some(&negotiated))
         };
         let kept = ConnectionUse::Kept;
-        assert_eq!(chosen(load.clone(), kept, false), Ok(Http::V1));
-        let streams = chosen(load.clone(), kept, true).map(|http| http.streams());
+        assert_eq!(chosen(load.clone(), kept, Negotiated::Http1), Ok(Http::V1));
+        let streams = chosen(load.clone(), kept, Negotiated::Http2).map(|http| http.streams());
         assert_eq!(streams, Ok(8));
         let closing = LoadSpec {
             close_first: Some(CloseFirst::Server),
@@ -281,10 +281,14 @@ mod tests {
             ..load
         };
         assert_eq!(
-            chosen(closing.clone(), ConnectionUse::Fresh, false),
+            chosen(
+                closing.clone(),
+                ConnectionUse::Fresh,
+                Negotiated::Failed(String::new())
+            ),
             Ok(Http::V1)
         );
-        let conflict = chosen(closing, ConnectionUse::Fresh, true).unwrap_err();
+        let conflict = chosen(closing, ConnectionUse::Fresh, Negotiated::Http2).unwrap_err();
         assert!(conflict.contains("conflicts with HTTP/2"), "{conflict}");
     }
 }

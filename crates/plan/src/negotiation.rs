@@ -1,40 +1,60 @@
 //! The version of HTTP that a server chooses before the load.
 
+use std::fmt::{self, Display};
 use std::time::Duration;
 
 use floodmark_load::tls::{Tls, chooses_http2};
-use floodmark_record::plan::Address;
+use floodmark_record::plan::Target;
 use floodmark_record::tls::{TlsCredentials, TlsPlan};
 
-/// The version of HTTP for a load that leaves the choice to the server.
-#[derive(Debug)]
-pub struct Negotiated {
-    /// Whether the version is HTTP/2. Otherwise it is HTTP/1.1.
-    pub is_http2: bool,
-    /// The version and the reason for it, in one line.
-    pub remark: &'static str,
+/// The version of HTTP for a load that leaves the choice to the server, and the reason for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Negotiated {
+    /// HTTP/1.1, because the URL is http://.
+    PlainHttp,
+    /// The server chose HTTP/1.1.
+    Http1,
+    /// The server chose HTTP/2.
+    Http2,
+    /// HTTP/1.1, because no TLS handshake completed. Contains the error at the last address.
+    Failed(String),
 }
 
-/// Asks a server which version of HTTP it chooses in a TLS handshake. Without TLS, or if the
-/// handshake fails, the version is HTTP/1.1. If handshakes keep failing, the load reports the
-/// reason.
+impl Display for Negotiated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Negotiated::PlainHttp => f.write_str("HTTP/1.1 is used, because the URL is http://"),
+            Negotiated::Http1 => f.write_str("the server chose HTTP/1.1"),
+            Negotiated::Http2 => f.write_str("the server chose HTTP/2"),
+            Negotiated::Failed(why) => write!(
+                f,
+                "HTTP/1.1 is used, because the TLS handshake before the load failed ({why}); repeat, or use --http 2"
+            ),
+        }
+    }
+}
+
+/// Asks a server which version of HTTP it chooses in a TLS handshake. Tries the target's addresses
+/// in turn until a handshake completes. If handshakes keep failing, the load reports the reason.
 pub fn negotiate(
     tls: Option<(&TlsPlan, &TlsCredentials)>,
-    address: &Address,
+    target: &Target,
     timeout: Duration,
 ) -> Negotiated {
-    let chosen = tls.map(|(plan, credentials)| {
-        let tls = Tls::new(plan, credentials).ok()?;
-        chooses_http2(&tls, address, timeout).ok()
-    });
-    let (is_http2, remark) = match chosen {
-        None => (false, "HTTP/1.1 is used, because the URL is http://"),
-        Some(Some(true)) => (true, "the server chose HTTP/2"),
-        Some(Some(false)) => (false, "the server chose HTTP/1.1"),
-        Some(None) => (
-            false,
-            "HTTP/1.1 is used, because the TLS handshake before the load failed; repeat, or use --http 2",
-        ),
+    let Some((plan, credentials)) = tls else {
+        return Negotiated::PlainHttp;
     };
-    Negotiated { is_http2, remark }
+    let tls = match Tls::new(plan, credentials) {
+        Ok(tls) => tls,
+        Err(error) => return Negotiated::Failed(error.to_string()),
+    };
+    let mut last = String::new();
+    for address in target.addresses() {
+        match chooses_http2(&tls, &address, timeout) {
+            Ok(true) => return Negotiated::Http2,
+            Ok(false) => return Negotiated::Http1,
+            Err(why) => last = why,
+        }
+    }
+    Negotiated::Failed(last)
 }

@@ -19,7 +19,7 @@ use floodmark_record::tls::TlsCredentials;
 use floodmark_record::units::{show_count, show_rate};
 use floodmark_record::worker_input::WorkerInput;
 
-use crate::negotiation::negotiate;
+use crate::negotiation::{Negotiated, negotiate};
 use crate::spec::{BodySource, CheckKind, HttpVersion, LoadSpec, Origin, PlanSpec, Warmup};
 use crate::target::{self, Resolved};
 use crate::{api_check, http, input, io_backend, mix, schedule, trust};
@@ -81,7 +81,7 @@ pub fn plan(
     };
     let negotiated = (load.http == Some(HttpVersion::Auto)).then(|| {
         let tls = tls.as_ref().map(|tls| (tls, &credentials));
-        negotiate(tls, &target.address, timeout)
+        negotiate(tls, &target, timeout)
     });
     let http = http::plan(spec, connection_use, negotiated.as_ref())?;
     let mut plan = Plan {
@@ -122,6 +122,9 @@ pub fn plan(
     let (backend, notice) = io_backend::choose(spec, &plan, &mut offer, longest)?;
     plan.backend = backend;
     notices.extend(notice);
+    if let Some(failed @ Negotiated::Failed(_)) = &negotiated {
+        notices.push(failed.to_string());
+    }
     plan.connections = connections(spec, &plan, &offer)?;
     refuse_idle_agents(spec, &plan)?;
     if let Some(shortage) = budget::shortage(&plan, &offer)
@@ -137,7 +140,9 @@ pub fn plan(
     remarks.extend(file_remarks);
     remarks.extend_from_slice(&notices);
     remarks.extend(remark);
-    remarks.extend(negotiated.map(|negotiated| negotiated.remark.to_owned()));
+    // A failure is among the notices.
+    let negotiated = negotiated.filter(|of| !matches!(of, Negotiated::Failed(_)));
+    remarks.extend(negotiated.map(|of| of.to_string()));
     Ok(Planned {
         sizes_connections: sizes_connections(spec, &plan),
         plan,

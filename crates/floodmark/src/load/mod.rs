@@ -150,9 +150,7 @@ fn preflight_fault(run: &Run) -> Option<Ending> {
 /// Runs the planned attempts and reports their result.
 fn measure(args: &LoadArgs, planned: &Planned, stop: &Stop) -> Result<(), Ending> {
     if !args.shared.output.quiet {
-        for remark in &planned.remarks {
-            out::note(&format!("{remark}\n"));
-        }
+        out::remarks(&planned.remarks);
     }
     let load = UrlLoad {
         args,

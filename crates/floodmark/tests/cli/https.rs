@@ -361,3 +361,50 @@ fn without_tls_auto_means_http1() {
     assert_eq!(load.run().plan.http, Http::V1);
     assert!(load.stderr().contains("the URL is http://"));
 }
+
+#[test]
+fn without_a_handshake_auto_means_http1() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || listener.incoming().for_each(drop));
+    let url = format!("https://{address}/");
+    let auto = ["--http", "auto", "--insecure"];
+    let load = load(&url, &[&["-n", "10", "-c", "1"][..], &auto].concat());
+    load.ends_with(3);
+    assert_eq!(load.run().plan.http, Http::V1);
+    let why = "HTTP/1.1 is used, because the TLS handshake before the load failed (";
+    assert!(load.stderr().contains(why), "{}", load.stderr());
+    let missing = load.run().missing.join("\n");
+    assert!(missing.contains(why), "{missing}");
+    let output = run(&[&["capacity", &url, "--slo", "p99 < 1s"][..], &auto].concat());
+    assert_eq!(code(&output), 3);
+    assert!(text(&output.stderr).contains(why), "{output:?}");
+}
+
+#[test]
+fn auto_tries_all_addresses() {
+    let upstream = Serve::start(&["hello"]);
+    let url = relay_as(&[b"h2"], &upstream);
+    let url = url.replace("127.0.0.1", "app.invalid");
+    let load = load(
+        &url,
+        &[
+            "--http",
+            "auto",
+            "--insecure",
+            "--resolve",
+            // The server listens only on the second address.
+            "app.invalid:127.0.0.2,127.0.0.1",
+            "-n",
+            "20",
+            "-c",
+            "2",
+        ],
+    );
+    assert!(
+        matches!(load.run().plan.http, Http::V2(_)),
+        "{}",
+        load.stderr()
+    );
+    assert_eq!(load.counts().ok, 20);
+}

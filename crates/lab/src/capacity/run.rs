@@ -511,7 +511,7 @@ impl CapacitySession<'_, '_> {
             credentials: self.run.closed.credentials.clone(),
             sizes_connections: false,
             remarks: Vec::new(),
-            notices: Vec::new(),
+            notices: self.run.closed.notices.clone(),
         };
         let attempts = Attempts {
             planned: &planned,

@@ -1,16 +1,18 @@
 //! Negotiates the version of HTTP before a load.
 
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
 use floodmark_record::plan::Address;
-use rustls::ClientConnection;
+use floodmark_record::units::show_duration;
+use rustls::{ClientConfig, ClientConnection, Error};
 
 use super::Tls;
 use super::config::{HTTP_1_1, HTTP_2};
+use crate::failure::TlsFailure;
 
 /// A connection whose reads and writes have a timeout.
 trait Stream: Read + Write {}
@@ -23,10 +25,30 @@ impl Stream for UnixStream {}
 /// during the handshake.
 ///
 /// # Errors
-/// The server is unreachable, or the handshake fails.
-pub fn chooses_http2(tls: &Tls, address: &Address, timeout: Duration) -> io::Result<bool> {
-    let mut config = tls.config.clone();
+/// The server is unreachable, or the handshake fails. Returns the reason.
+pub fn chooses_http2(tls: &Tls, address: &Address, timeout: Duration) -> Result<bool, String> {
+    let (config, sender) = tls.for_thread();
+    let mut config = Arc::unwrap_or_clone(config);
     config.alpn_protocols = vec![HTTP_2.to_vec(), HTTP_1_1.to_vec()];
+    let of_rustls = |error: &io::Error| {
+        let error = error.get_ref()?.downcast_ref::<Error>()?;
+        Some(TlsFailure::from_rustls(error, &[], sender.exchange(), false).detail)
+    };
+    handshake(config, tls, address, timeout).map_err(|error| match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+            format!("no response within {}", show_duration(timeout))
+        }
+        ErrorKind::UnexpectedEof => TlsFailure::closed_in_handshake(None).detail,
+        _ => of_rustls(&error).unwrap_or_else(|| error.to_string()),
+    })
+}
+
+fn handshake(
+    config: ClientConfig,
+    tls: &Tls,
+    address: &Address,
+    timeout: Duration,
+) -> io::Result<bool> {
     let mut client =
         ClientConnection::new(Arc::new(config), tls.name.clone()).map_err(io::Error::other)?;
     let mut stream = connect(address, timeout)?;
