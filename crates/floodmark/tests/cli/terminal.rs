@@ -61,14 +61,15 @@ fn quiet_prints_nothing() {
 
 #[test]
 fn the_demo_loads_kept_and_fresh() {
-    let output = run(&["load", "--demo", "-n", "200", "-v"]);
-    let printed = text(&output.stdout);
-    succeeds(&output);
-    assert!(
-        printed.contains("kept connections") && printed.contains("fresh connections"),
-        "{printed}"
-    );
-    assert_eq!(printed.matches("200 ok").count(), 2, "{printed}");
+    for (http, version) in [("1.1", ""), ("2", "HTTP/2")] {
+        let output = run(&["load", "--demo", "-n", "200", "-v", "--http", http]);
+        let printed = text(&output.stdout);
+        succeeds(&output);
+        for words in ["kept connections", "fresh connections", version] {
+            assert!(printed.contains(words), "{printed}");
+        }
+        assert_eq!(printed.matches("200 ok").count(), 2, "{printed}");
+    }
 }
 
 #[test]
