@@ -336,8 +336,17 @@ fn names_invalid_files() {
 fn a_proof_needs_the_certificate_again() {
     let files = Files::new();
     let [cert, key] = files.identity("client", &client(Valid::Now));
-    let load = load_with(&requiring(), &["--cert", &cert, "--key", &key]);
+    let load = load_with(&requiring(), &["--cert", &cert, "--key", &key, "--verbose"]);
     load.ends_with(0);
+    let summary = load
+        .stderr()
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
+    assert!(
+        summary.contains("client certificate sent in 2 handshakes"),
+        "{summary}"
+    );
     let result = load.directory.path().join("result");
     let output = run(&["why", "--prove", result.to_str().unwrap()]);
     assert_eq!(code(&output), 2);
