@@ -8,7 +8,7 @@ use floodmark_record::run::{
     CheckResult, ClientUsage, Connections, FellBehind, HttpBytes, RunEnd, Saturation, Steady,
     StepFigures, Validity, Window,
 };
-use floodmark_record::times::Times;
+use floodmark_record::times::{BlockedTimes, Times};
 use floodmark_record::units::Bytes;
 
 use super::*;
@@ -73,6 +73,7 @@ pub(crate) fn run(plan: floodmark_record::Plan) -> Run {
         service_time_us: Times::default(),
         least_service_time_us: None,
         blocked_us: Times::default(),
+        blocked_by: BlockedTimes::default(),
         lateness_us: Times::default(),
         connect_time_us: Times::default(),
         handshake_time_us: Times::default(),
@@ -80,6 +81,8 @@ pub(crate) fn run(plan: floodmark_record::Plan) -> Run {
         http2: None,
         first_byte_us: Times::default(),
         error_time_us: Times::default(),
+        window_us: Times::default(),
+        ping_us: Times::default(),
         groups: Vec::new(),
         bytes: HttpBytes::default(),
         connections: Connections::default(),

@@ -326,7 +326,12 @@ fn unused_addresses(run: &Run) -> Option<String> {
 
 /// Reports a limit of the server that keeps the load below the planned number of streams.
 fn unused_streams(run: &Run) -> Option<String> {
-    let allowed = run.http2?.settings?.max_streams.filter(|n| *n > 0)?;
+    let allowed = run
+        .http2
+        .as_ref()?
+        .settings?
+        .max_streams
+        .filter(|n| *n > 0)?;
     let (connections, streams) = (u64::from(run.plan.connections), run.plan.http.streams());
     (allowed < streams).then(|| {
         format!(

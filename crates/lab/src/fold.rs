@@ -18,6 +18,7 @@ use floodmark_record::result::Overall;
 use floodmark_record::run::{
     ClientUsage, Connections, HttpBytes, Run, Status, Validity, WarmupRun,
 };
+use floodmark_record::times::BlockedTimes;
 use floodmark_record::tls::TlsRun;
 use floodmark_record::{Counts, Event, Record, SecondRow, TimeKind};
 use floodmark_stats::{attempts, estimate};
@@ -249,11 +250,19 @@ pub(crate) fn fold_run(mut run: RunEvents, window: FigureWindow, times: &WindowT
         service_time_us: sums.summary(TimeKind::Service),
         least_service_time_us: times.min_service_us(),
         blocked_us: sums.summary(TimeKind::Blocked),
+        blocked_by: BlockedTimes {
+            connecting_us: sums.summary(TimeKind::BlockedConnecting),
+            own_limit_us: sums.summary(TimeKind::BlockedOwnLimit),
+            server_limit_us: sums.summary(TimeKind::BlockedServerLimit),
+            retried_us: sums.summary(TimeKind::BlockedRetried),
+        },
         lateness_us: sums.summary(TimeKind::Lateness),
         connect_time_us: sums.summary(TimeKind::Connect),
         handshake_time_us: sums.summary(TimeKind::Handshake),
         first_byte_us: sums.summary(TimeKind::FirstByte),
         error_time_us: sums.summary(TimeKind::Error),
+        window_us: sums.summary(TimeKind::Window),
+        ping_us: sums.summary(TimeKind::Ping),
         groups: groups(&run, &window),
         warmup: (!run.plan.warmup.is_zero()).then(|| warmup(&run)),
         bytes: HttpBytes {
@@ -262,7 +271,7 @@ pub(crate) fn fold_run(mut run: RunEvents, window: FigureWindow, times: &WindowT
         },
         connections: connections(&run),
         tls: tls(&run),
-        http2: end.and_then(|end| end.http2),
+        http2: end.and_then(|end| end.http2.clone()),
         client: client(&run, &counts),
         server: cpu_used(&run.observed, Role::Server, counts.sent),
         store: cpu_used(&run.observed, Role::Store, counts.sent),

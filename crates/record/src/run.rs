@@ -14,7 +14,7 @@ use crate::metric::Observation;
 use crate::outcome::{Counts, NotOkResponse};
 use crate::plan::Plan;
 use crate::reason::Worded;
-use crate::times::Times;
+use crate::times::{BlockedTimes, Times};
 use crate::tls::TlsRun;
 use crate::verdict::{Verdict, Windows};
 use crate::watch::{LogErrors, RemoteObservation, Server, Watcher};
@@ -80,8 +80,12 @@ pub struct Run {
     /// If the server was idle at the start, this is the service time without queueing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub least_service_time_us: Option<f64>,
-    /// Time spent waiting for a connection: free − intended.
+    /// Time spent waiting for a connection or a stream: free − intended.
     pub blocked_us: Times,
+    /// Blocked times by reason; missing if no request was blocked, and in records from older
+    /// versions.
+    #[serde(default, skip_serializing_if = "BlockedTimes::is_empty")]
+    pub blocked_by: BlockedTimes,
     /// Lateness: sent − max(intended, free).
     pub lateness_us: Times,
     /// Durations of TCP connects.
@@ -95,6 +99,14 @@ pub struct Run {
     pub first_byte_us: Times,
     /// Times of requests that failed.
     pub error_time_us: Times,
+    /// Times in which the rest of a request body could not be sent because the server gave no
+    /// flow-control credit (HTTP/2), for requests that waited. They are part of the service time.
+    #[serde(default, skip_serializing_if = "Times::is_empty")]
+    pub window_us: Times,
+    /// Round-trip times of PING frames (HTTP/2). Each connection with requests in flight sends one
+    /// per second while responses arrive. `count` is the number of answers.
+    #[serde(default, skip_serializing_if = "Times::is_empty")]
+    pub ping_us: Times,
     /// Figures by group, in the order of the plan's mix; empty without a mix.
     #[serde(default)]
     pub groups: Vec<GroupFigures>,

@@ -14,8 +14,9 @@ crate::names::named! {
         Censored = "censored",
         /// done − sent, for ok responses.
         Service = "service",
-        /// free − intended: the wait for a connection.
-        /// A long wait means that the server is too slow or the connection limit is too low.
+        /// free − intended: the wait for a connection or a stream. For a request that was sent
+        /// again, this includes the time from its first send until its last.
+        /// A long wait means that the server is too slow or a limit is too low.
         Blocked = "blocked",
         /// sent − max(intended, free): the delay caused by floodmark.
         Lateness = "lateness",
@@ -30,6 +31,20 @@ crate::names::named! {
         /// end − intended, for requests in flight at the end of the run: a lower bound for the
         /// response time.
         InFlight = "in_flight",
+        /// Blocked time of the requests that waited for a connection to be established.
+        BlockedConnecting = "blocked_connecting",
+        /// Blocked time of the requests that waited because all connections and streams that the
+        /// plan allows were in use.
+        BlockedOwnLimit = "blocked_own_limit",
+        /// Blocked time of the requests that waited because the server limits the streams of a
+        /// connection (HTTP/2).
+        BlockedServerLimit = "blocked_server_limit",
+        /// Blocked time of the requests that were sent again.
+        BlockedRetried = "blocked_retried",
+        /// Time in which the rest of a request body waited for flow-control credit (HTTP/2).
+        Window = "window",
+        /// Round-trip time of a PING (HTTP/2).
+        Ping = "ping",
     }
 }
 
@@ -74,6 +89,12 @@ pub struct Times {
 }
 
 impl Times {
+    /// Returns whether there are no requests.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
     /// Returns the lower bound, in microseconds, of the times of all censored requests. Returns
     /// `None` if no request is censored. `timeout` is the timeout of the run.
     #[must_use]
@@ -83,6 +104,37 @@ impl Times {
             .censored_from
             .map_or(timeout_us, |us| us.min(timeout_us));
         (self.censored > 0).then_some(from_us)
+    }
+}
+
+/// Blocked times by reason. Each blocked request has exactly one reason, so the sum over all reasons
+/// is the blocked time.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BlockedTimes {
+    /// Requests that waited for a connection to be established, in microseconds.
+    pub connecting_us: Times,
+    /// Requests that waited because all connections (`-c`) and streams (`--streams`) were in use,
+    /// in microseconds.
+    pub own_limit_us: Times,
+    /// Requests that waited because the server allows fewer streams on a connection than the plan,
+    /// in microseconds.
+    pub server_limit_us: Times,
+    /// Requests that were sent again, in microseconds. Includes the time from their first send until
+    /// their last, and the time that they were blocked before.
+    pub retried_us: Times,
+}
+
+impl BlockedTimes {
+    /// Returns whether no request was blocked.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let all = [
+            &self.connecting_us,
+            &self.own_limit_us,
+            &self.server_limit_us,
+            &self.retried_us,
+        ];
+        all.into_iter().all(Times::is_empty)
     }
 }
 

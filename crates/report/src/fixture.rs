@@ -10,7 +10,7 @@ use floodmark_record::outcome::Counts;
 use floodmark_record::plan::*;
 use floodmark_record::result::Record;
 use floodmark_record::run::*;
-use floodmark_record::times::Times;
+use floodmark_record::times::{BlockedTimes, Times};
 use floodmark_record::tls::{TlsPlan, TlsRun, TlsUse, Trust};
 use floodmark_record::units::Rate;
 use floodmark_record::watch::{Server, ServerSeen};
@@ -200,6 +200,7 @@ pub(crate) fn closed() -> Run {
         service_time_us: times(&even(1000), 0),
         least_service_time_us: Some(412.0),
         blocked_us: times(&[0; 1000], 0),
+        blocked_by: BlockedTimes::default(),
         lateness_us: times(&[1500; 1000], 0),
         connect_time_us: times(&even(100), 0),
         handshake_time_us: Times::default(),
@@ -207,6 +208,8 @@ pub(crate) fn closed() -> Run {
         http2: None,
         first_byte_us: times(&even(990), 0),
         error_time_us: times(&[], 0),
+        window_us: Times::default(),
+        ping_us: Times::default(),
         groups: Vec::new(),
         longest_stall_ns: Some(1_200_000),
         server_gone_since_s: None,

@@ -434,7 +434,7 @@ impl Core {
             out_of_order: self.responses.out_of_order,
             offenders: self.responses.offenders.clone(),
             scored: self.responses.scored(),
-            http2: self.http2.as_ref().map(|http2| http2.used),
+            http2: self.http2.as_ref().map(|http2| http2.used.clone()),
             ..WorkerEnd::default()
         }
     }
