@@ -51,7 +51,7 @@ impl KeptResponses {
         connection: &mut ConnectionSlot,
         done: Ns,
     ) {
-        let Moments { pick, sent, .. } = *moments;
+        let (pick, sent) = (moments.pick, moments.last_sent());
         let (number, words) = match content {
             CheckedContent::Operation(kind, value) => {
                 let key = key_of(pick.number, self.keys);

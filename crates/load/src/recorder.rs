@@ -27,12 +27,81 @@ pub struct Moments {
     /// Scheduled time.
     pub intended: Ns,
     /// Time at which a connection was available, minus floodmark's own delay in opening the
-    /// connection.
+    /// connection. If the request was sent again, this time is later by the time from its first
+    /// send until its last.
     pub free: Ns,
-    /// Time at which the request was passed to the kernel.
+    /// Reason for the time from `intended` until `free`.
+    pub blocked_by: BlockedBy,
+    /// Time at which the request was passed to the kernel; 0 if it waits to be sent.
     pub sent: Ns,
+    /// Time of the previous send; 0 if the request is not sent again.
+    pub sent_before: Ns,
     /// Time at which the first byte of the response was read.
     pub first: Ns,
+}
+
+impl Moments {
+    /// Returns the timestamps of a request that a connection can take at its intended time.
+    pub fn unblocked(pick: Pick, intended: Ns) -> Self {
+        Moments {
+            pick,
+            intended,
+            free: intended,
+            ..Moments::default()
+        }
+    }
+
+    /// Returns the time of the latest send; 0 if the request was never sent.
+    pub fn last_sent(&self) -> Ns {
+        if self.sent == 0 {
+            self.sent_before
+        } else {
+            self.sent
+        }
+    }
+
+    /// Prepares a request to be sent again, or for the first time if its previous connection ended
+    /// before it was sent.
+    pub fn unsend(&mut self) {
+        self.sent_before = self.last_sent();
+        (self.sent, self.first) = (0, 0);
+    }
+
+    /// Stores the time at which a request was sent again. The time since the previous send counts
+    /// as blocked, and the lateness stays the same.
+    pub fn resend(&mut self, now: Ns) {
+        let lateness = self
+            .sent_before
+            .saturating_sub(self.free.max(self.intended));
+        self.free = now - lateness;
+        self.blocked_by = BlockedBy::Retried;
+        self.sent = now;
+    }
+}
+
+/// Reason why a request was blocked.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum BlockedBy {
+    /// It waited for a connection to be established.
+    #[default]
+    Connecting,
+    /// All connections and streams that the plan allows were in use, or too much output was unsent.
+    OwnLimit,
+    /// The server allows fewer streams on a connection than the plan.
+    ServerLimit,
+    /// It was sent again.
+    Retried,
+}
+
+impl BlockedBy {
+    fn kind(self) -> TimeKind {
+        match self {
+            BlockedBy::Connecting => TimeKind::BlockedConnecting,
+            BlockedBy::OwnLimit => TimeKind::BlockedOwnLimit,
+            BlockedBy::ServerLimit => TimeKind::BlockedServerLimit,
+            BlockedBy::Retried => TimeKind::BlockedRetried,
+        }
+    }
 }
 
 /// The recorder of one thread.
@@ -159,15 +228,26 @@ impl Recorder {
 
     /// Records that a request was passed to the kernel.
     #[inline]
-    pub fn sent(&mut self, moments: &Moments, bytes: usize) {
-        let group = moments.pick.group;
+    pub fn sent(&mut self, group: u32, bytes: usize) {
         self.count(group, |sums| {
             sums.row.counts.sent += 1;
             sums.row.bytes_sent += bytes as u64;
         });
+    }
+
+    /// Records the times until a request that has ended was sent. They are known only at the end,
+    /// because the request may have been sent again.
+    #[inline]
+    fn waited(&mut self, moments: &Moments) {
+        let group = moments.pick.group;
         let free = moments.free.max(moments.intended);
-        self.time_of(group, TimeKind::Blocked, free - moments.intended);
-        self.time_of(group, TimeKind::Lateness, moments.sent.saturating_sub(free));
+        let blocked = free - moments.intended;
+        self.time_of(group, TimeKind::Blocked, blocked);
+        if blocked > 0 {
+            self.time_of(group, moments.blocked_by.kind(), blocked);
+        }
+        let lateness = moments.last_sent().saturating_sub(free);
+        self.time_of(group, TimeKind::Lateness, lateness);
     }
 
     /// Records that a request was sent again on another connection.
@@ -204,6 +284,7 @@ impl Recorder {
         if outcome != Outcome::Ok {
             return self.failed(moments, done, outcome);
         }
+        self.waited(moments);
         let response = done - moments.intended;
         let good = u64::from(response <= self.deadline);
         let in_window = u64::from(done <= self.window_end);
@@ -224,6 +305,7 @@ impl Recorder {
         self.tick(done);
         let group = moments.pick.group;
         self.count(group, |sums| sums.row.counts.add(outcome));
+        self.waited(moments);
         let kind = if outcome == Outcome::TimedOut {
             TimeKind::Censored
         } else {
@@ -248,6 +330,7 @@ impl Recorder {
     pub fn in_flight_at_end(&mut self, moments: &Moments, end: Ns) {
         let group = moments.pick.group;
         self.count(group, |sums| sums.row.counts.in_flight_at_end += 1);
+        self.waited(moments);
         let age = end.saturating_sub(moments.intended);
         self.time_of(group, TimeKind::InFlight, age);
     }
@@ -287,7 +370,7 @@ impl Recorder {
 
     /// Records a time for a request in a group.
     #[inline]
-    fn time_of(&mut self, group: u32, kind: TimeKind, ns: Ns) {
+    pub fn time_of(&mut self, group: u32, kind: TimeKind, ns: Ns) {
         self.live.times[kind as usize].record(ns);
         if self.live.phase == Phase::Measure {
             self.group_times.record(group, kind, ns);

@@ -195,7 +195,7 @@ impl RequestLog {
             uses: connection.used + 1,
             intended: since(moments.intended),
             free: since(moments.free.max(moments.intended)),
-            sent: since(moments.sent),
+            sent: since(moments.last_sent()),
             first: since(moments.first),
             done: since(done),
             // Until the first byte arrives, `received` is the size of the previous response.

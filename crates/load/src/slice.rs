@@ -40,10 +40,8 @@ pub struct Slice {
 
 impl Slice {
     /// Creates an empty slice for `groups` groups.
-    /// Touches all of its memory in advance, so that recording does not increase the process's
-    /// memory use.
     pub fn new(thread: u32, groups: usize) -> Self {
-        let mut slice = Slice {
+        Slice {
             thread,
             phase: Phase::Measure,
             index: 0,
@@ -51,10 +49,8 @@ impl Slice {
             groups: vec![RequestSums::default(); groups],
             connects: 0,
             open: 0,
-            times: histograms(),
-        };
-        slice.clear();
-        slice
+            times: histograms(|_| true),
+        }
     }
 
     /// Clears the slice, but keeps its memory.
@@ -63,7 +59,8 @@ impl Slice {
         self.groups.iter_mut().for_each(RequestSums::clear);
         self.connects = 0;
         self.open = 0;
-        self.times.iter_mut().for_each(Histogram::clear);
+        let used = self.times.iter_mut().filter(|times| !times.is_empty());
+        used.for_each(Histogram::clear);
     }
 
     /// Returns the sums per group; empty without a mix.
@@ -156,21 +153,11 @@ pub struct GroupTimes {
 
 impl GroupTimes {
     /// Creates empty histograms for `groups` groups.
-    /// Touches all of their memory in advance, so that recording does not increase the process's
-    /// memory use.
     pub fn new(groups: usize) -> Self {
-        let group = || {
-            let mut times = histograms();
-            for kind in TimeKind::ALL {
-                // The times of connections do not belong to a group.
-                if !matches!(kind, TimeKind::Connect | TimeKind::Handshake) {
-                    times[kind as usize].clear();
-                }
-            }
-            times
-        };
+        // The times of connections do not belong to a group.
+        let of_requests = |kind| !matches!(kind, TimeKind::Connect | TimeKind::Handshake);
         GroupTimes {
-            groups: (0..groups).map(|_| group()).collect(),
+            groups: (0..groups).map(|_| histograms(of_requests)).collect(),
         }
     }
 
@@ -203,8 +190,28 @@ impl GroupTimes {
 }
 
 /// Returns one empty histogram per [`TimeKind`], in the order of the enum.
-fn histograms() -> Vec<Histogram> {
-    TimeKind::ALL.iter().map(|_| Histogram::new()).collect()
+///
+/// Touches the memory of the kinds that `is_used` selects in advance, so that recording does not
+/// increase the process's memory use. Kinds that most loads do not have take memory only when they
+/// are recorded.
+fn histograms(is_used: impl Fn(TimeKind) -> bool) -> Vec<Histogram> {
+    let histogram = |kind| {
+        let mut times = Histogram::new();
+        let is_rare = matches!(
+            kind,
+            TimeKind::BlockedConnecting
+                | TimeKind::BlockedOwnLimit
+                | TimeKind::BlockedServerLimit
+                | TimeKind::BlockedRetried
+                | TimeKind::Window
+                | TimeKind::Ping
+        );
+        if is_used(kind) && !is_rare {
+            times.clear();
+        }
+        times
+    };
+    TimeKind::ALL.into_iter().map(histogram).collect()
 }
 
 /// Adds the histograms of another thread, which are often empty.

@@ -7,6 +7,7 @@ use floodmark_record::plan::{CloseFirst, Retry};
 use floodmark_record::reason::COMPRESSED_BODY;
 use floodmark_wire::{ReadError, Reader};
 
+use super::starting::{Room, RoomSource};
 use super::{Action, Core};
 use crate::arrivals::RequestSource;
 use crate::backend::Slot;
@@ -17,6 +18,7 @@ use crate::failure;
 use crate::judge;
 use crate::judge::CheckedContent;
 use crate::kept_responses::{MAX_KEPT, NotOkBodies, body_in};
+use crate::recorder::BlockedBy;
 use crate::request_log::LoggedOutcome;
 
 /// Maximum time, in ns, to wait for the server to close a connection after the last response.
@@ -233,7 +235,8 @@ impl Core {
             connection.deadline = now + grace.min(self.timeout);
             self.closing.push_back(&mut self.connections, slot);
         } else {
-            self.vacant(slot, now, now);
+            let source = RoomSource::Freed(BlockedBy::OwnLimit);
+            self.vacant(slot, Room { since: now, source }, now);
         }
     }
 
@@ -374,7 +377,7 @@ impl Core {
         if (connection.used > 0 || connection.rested) && exchange.retried.is_none() && is_repeatable
         {
             exchange.retried = Some(name);
-            exchange.moments.sent = 0;
+            exchange.moments.unsend();
             self.end_exchange(slot);
             self.gone(now);
             self.actions.push(Action::Close {

@@ -17,6 +17,7 @@ use floodmark_record::operation::OperationKind;
 use floodmark_record::plan::{CloseFirst, Http2, Retry};
 use floodmark_wire::h2::{Config, ConnectionError, Event, EventSink, Unavailable};
 
+use super::starting::{Room, RoomSource};
 use super::{Action, Core};
 use crate::arrivals::RequestSource;
 use crate::backend::{Completion, Slot};
@@ -27,7 +28,7 @@ use crate::failure;
 use crate::http2::Http2Connection;
 use crate::judge::{self, CheckedContent};
 use crate::kept_responses::MAX_KEPT;
-use crate::recorder::Moments;
+use crate::recorder::{BlockedBy, Moments};
 use crate::request::Http2Requests;
 use crate::request_log::LoggedOutcome;
 
@@ -75,11 +76,7 @@ impl NextRequest {
 
     /// Makes this the request of an exchange. It has not been sent yet.
     fn assign_to(self, exchange: &mut Exchange) {
-        exchange.moments = Moments {
-            sent: 0,
-            first: 0,
-            ..self.moments
-        };
+        exchange.moments = self.moments;
         exchange.retried = self.retried;
         exchange.refusals = self.refusals;
         exchange.returns = self.returns;
@@ -160,7 +157,8 @@ impl Core {
         }
         // Heads precede the rest of the bodies, which may fill the output.
         if http2.is_listed != http2.has_room() {
-            self.fill(slot, Some(now), now);
+            let source = RoomSource::Freed(BlockedBy::OwnLimit);
+            self.fill(slot, Room { since: now, source }, now);
         }
         let connection = &mut self.connections[slot as usize];
         let is_established = connection.state == ConnectionState::Established;
@@ -190,19 +188,11 @@ impl Core {
         if exchange.state != ExchangeState::InFlight || exchange.moments.sent != 0 {
             return;
         }
-        exchange.moments.sent = now;
         exchange.deadline = now + self.timeout;
         // Exchanges on other connections may have been sent earlier, but launched later.
         self.pressing.remove(&mut self.exchanges, index);
         self.pressing.push_back(&mut self.exchanges, index);
-        let exchange = &self.exchanges[index as usize];
-        match exchange.retried {
-            Some(_) => {
-                let group = exchange.moments.pick.group;
-                self.recorder.resent(group, exchange.length);
-            }
-            None => self.recorder.sent(&exchange.moments, exchange.length),
-        }
+        self.record_sent(index, now);
     }
 
     /// Handles a completion.
@@ -227,20 +217,19 @@ impl Core {
         }
     }
 
-    /// Starts the session of a connection that was just established. It has been available since
-    /// `free`.
-    pub(super) fn begin_session(&mut self, slot: Slot, free: Ns, now: Ns) {
-        let first = self.first_of(slot) as usize;
+    /// Starts the session of a connection that was just established.
+    pub(super) fn begin_session(&mut self, slot: Slot, room: Room, now: Ns) {
+        let first = self.first_of(slot);
         let Some(all) = &self.http2 else {
             return;
         };
         let heads = Arc::clone(&all.requests.heads);
         let connection = Box::new(Http2Connection::new(&all.config, heads, now));
         self.connections[slot as usize].http2 = Some(connection);
-        let exchange = &mut self.exchanges[first];
-        if exchange.state == ExchangeState::Waiting {
+        if self.exchanges[first as usize].state == ExchangeState::Waiting {
+            self.wait_is_over(first, room);
+            let exchange = &mut self.exchanges[first as usize];
             exchange.state = ExchangeState::Ended;
-            exchange.moments.free = free;
             let next = NextRequest::of(exchange);
             self.carried -= 1;
             self.start(slot, next, now);
@@ -250,7 +239,7 @@ impl Core {
         if self.preparing {
             self.settle(slot, now);
         } else {
-            self.fill(slot, Some(free), now);
+            self.fill(slot, room, now);
         }
     }
 
@@ -337,38 +326,44 @@ impl Core {
         true
     }
 
-    /// Returns the next request, if any. `free` is the time at which room for it became available;
-    /// `None` if there was room at its intended time.
-    fn next_request(&mut self, free: Option<Ns>, now: Ns) -> Option<NextRequest> {
-        let returned = self.http2.as_mut()?.returned.pop_front();
-        if returned.is_some() {
-            return returned;
-        }
-        let moments = match &mut self.arrivals {
-            RequestSource::Closed { .. } => Moments {
-                pick: self.claim(now)?,
-                intended: now,
-                free: now,
-                ..Moments::default()
-            },
-            RequestSource::Open(waiting) => {
-                let next = waiting.take()?;
-                // The time until admission always counts as lateness.
-                let since = |free: Ns| free.max(next.let_in) - (next.let_in - next.intended);
-                Moments {
-                    pick: next.pick,
-                    intended: next.intended,
-                    free: free.map_or(next.intended, since),
-                    ..Moments::default()
-                }
-            }
+    /// Returns the next request, if any. `room` is the room that it waited for; `None` if there was
+    /// room at its intended time.
+    fn next_request(&mut self, room: Option<Room>, now: Ns) -> Option<NextRequest> {
+        let Some(mut next) = self.http2.as_mut()?.returned.pop_front() else {
+            return Some(NextRequest {
+                moments: self.next_new(room, now)?,
+                retried: None,
+                refusals: 0,
+                returns: 0,
+            });
         };
-        Some(NextRequest {
-            moments,
-            retried: None,
-            refusals: 0,
-            returns: 0,
-        })
+        if next.retried.is_none() {
+            // The request was never sent, so it still waits for room.
+            let source = RoomSource::Freed(self.stream_limit());
+            let room = room.unwrap_or(Room { since: now, source });
+            next.moments.free = next.moments.free.max(room.since);
+            next.moments.blocked_by = self.blocked_by(room, &next.moments);
+        }
+        Some(next)
+    }
+
+    /// Returns which limit on streams applies, if a connection has the server's latest limit.
+    pub(super) fn stream_limit(&self) -> BlockedBy {
+        let settings = self.http2.as_ref().and_then(|http2| http2.used.settings);
+        self.limit_of(settings.and_then(|settings| settings.max_streams))
+    }
+
+    /// Returns which limit on streams applies to a connection that may have `max_streams`.
+    fn limit_of(&self, max_streams: Option<u32>) -> BlockedBy {
+        let planned = self.http2.as_ref().map(|http2| http2.config.max_streams);
+        if max_streams
+            .zip(planned)
+            .is_some_and(|(max, planned)| max < planned)
+        {
+            BlockedBy::ServerLimit
+        } else {
+            BlockedBy::OwnLimit
+        }
     }
 
     /// Returns whether another request can be started on a connection.
@@ -379,10 +374,10 @@ impl Core {
         })
     }
 
-    /// Starts waiting requests on a connection until it has no room. It has had room since `free`.
-    fn fill(&mut self, slot: Slot, free: Option<Ns>, now: Ns) {
+    /// Starts waiting requests on a connection until it has no room.
+    fn fill(&mut self, slot: Slot, room: Room, now: Ns) {
         while self.has_room(slot) {
-            let Some(next) = self.next_request(free, now) else {
+            let Some(next) = self.next_request(Some(room), now) else {
                 break;
             };
             self.start(slot, next, now);
@@ -512,6 +507,7 @@ impl Core {
             return;
         };
         http2.renew(now);
+        let limit = self.limit_of(Some(http2.session.stream_limit()));
         let mut responses = Responses {
             core: self,
             slot,
@@ -546,7 +542,10 @@ impl Core {
         http2.push_bodies();
         self.connections[slot as usize].http2 = Some(http2);
         match fed {
-            Ok(()) => self.fill(slot, Some(now), now),
+            Ok(()) => {
+                let source = RoomSource::Freed(limit);
+                self.fill(slot, Room { since: now, source }, now);
+            }
             Err(error) => self.violated(slot, error, now),
         }
     }
@@ -640,6 +639,7 @@ impl Core {
         let was_sent = exchange.moments.sent != 0;
         let mut next = NextRequest::of(exchange);
         next.refusals = next.refusals.saturating_add(refusals);
+        next.moments.unsend();
         if was_sent {
             next.retried = Some(why);
         } else {
@@ -688,11 +688,15 @@ impl Core {
     pub(super) fn cancel(&mut self, index: ExchangeIndex, now: Ns) {
         let slot = self.slot_of(index);
         let stream = self.exchanges[index as usize].stream;
+        let mut limit = BlockedBy::OwnLimit;
         if let Some(http2) = &mut self.connections[slot as usize].http2 {
             http2.cancel(stream);
+            let max_streams = http2.session.stream_limit();
+            limit = self.limit_of(Some(max_streams));
         }
         self.fail_exchange(index, Outcome::TimedOut, now);
-        self.fill(slot, Some(now), now);
+        let source = RoomSource::Freed(limit);
+        self.fill(slot, Room { since: now, source }, now);
     }
 
     /// Closes the connections whose exchanges were abandoned, and ends the requests that are waiting

@@ -5,6 +5,7 @@ use floodmark_record::events::HeldConnections;
 use floodmark_record::plan::{CloseFirst, Plan};
 use floodmark_record::{Outcome, TimeKind};
 
+use super::starting::{Room, RoomSource};
 use super::{Action, Core, connection_uses};
 use crate::arrivals::RequestSource;
 use crate::backend::Slot;
@@ -113,12 +114,7 @@ impl Core {
     pub(super) fn open_for(&mut self, (pick, intended): (Pick, Ns), late: Ns, now: Ns) {
         let slot = self.slot();
         let exchange = &mut self.exchanges[slot as usize];
-        exchange.moments = Moments {
-            pick,
-            intended,
-            free: intended,
-            ..Moments::default()
-        };
+        exchange.moments = Moments::unblocked(pick, intended);
         exchange.retried = None;
         self.carry(slot, now, late);
     }
@@ -184,16 +180,20 @@ impl Core {
         };
         self.recorder.time(kind, at.saturating_sub(since));
         self.recorder.connected();
-        let free = at.saturating_sub(connection.opened_late);
+        let room = Room {
+            since: at.saturating_sub(connection.opened_late),
+            source: RoomSource::Opened {
+                at: connection.opening,
+            },
+        };
         connection.state = ConnectionState::Established;
         self.connecting.remove(&mut self.connections, slot);
         self.count_opened();
         if self.http2.is_some() {
-            return self.begin_session(slot, free, now);
+            return self.begin_session(slot, room, now);
         }
-        let exchange = &mut self.exchanges[slot as usize];
-        if exchange.state == ExchangeState::Waiting {
-            exchange.moments.free = free;
+        if self.exchanges[slot as usize].state == ExchangeState::Waiting {
+            self.wait_is_over(slot, room);
             self.carried -= 1;
             self.dispatch(slot, now);
             if sent {
@@ -207,7 +207,19 @@ impl Core {
         if self.preparing {
             self.rest(slot);
         } else {
-            self.vacant(slot, free, now);
+            self.vacant(slot, room, now);
+        }
+    }
+
+    /// Stores how long the request of an exchange waited for a connection. If the request is sent
+    /// again, this is part of the time since its previous send.
+    pub(super) fn wait_is_over(&mut self, index: ExchangeIndex, room: Room) {
+        let exchange = &self.exchanges[index as usize];
+        if exchange.retried.is_none() {
+            let mut moments = exchange.moments;
+            moments.free = room.since;
+            moments.blocked_by = self.blocked_by(room, &moments);
+            self.exchanges[index as usize].moments = moments;
         }
     }
 

@@ -3,13 +3,30 @@
 use floodmark_record::plan::{CloseFirst, Schedule};
 
 use super::{Action, Core};
-use crate::arrivals::{QueuedArrival, RequestSource};
+use crate::arrivals::RequestSource;
 use crate::backend::Slot;
 use crate::clock::Ns;
 use crate::exchange::{ExchangeIndex, ExchangeState};
 use crate::kept_responses::NotOkBodies;
 use crate::mix::Pick;
-use crate::recorder::Moments;
+use crate::recorder::{BlockedBy, Moments};
+
+/// Room for a request on a connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Room {
+    /// Time since which there has been room.
+    pub since: Ns,
+    pub source: RoomSource,
+}
+
+/// Why there is room on a connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum RoomSource {
+    /// The connection was established. Its handshake started at `at`.
+    Opened { at: Ns },
+    /// A limit was reached before.
+    Freed(BlockedBy),
+}
 
 impl Core {
     /// Starts a phase.
@@ -56,7 +73,7 @@ impl Core {
                 break;
             };
             self.idle.remove(&mut self.connections, slot);
-            self.assign(slot, (pick, now), now, now);
+            self.assign(slot, Moments::unblocked(pick, now), now);
         }
         while self.open < self.cap && self.open_claimed(now) {}
     }
@@ -97,7 +114,7 @@ impl Core {
                     return;
                 };
                 self.idle.remove(&mut self.connections, slot);
-                self.assign(slot, (taken.pick, taken.intended), taken.intended, now);
+                self.assign(slot, Moments::unblocked(taken.pick, taken.intended), now);
             } else {
                 if self.opening_unclaimed >= waiting.waiting
                     || self.open >= self.cap
@@ -112,25 +129,58 @@ impl Core {
         }
     }
 
-    /// Handles a connection that has been available since `free`.
+    /// Handles a connection that has room for a request.
     /// The connection takes the next request, or becomes idle if no request is due.
-    pub(super) fn vacant(&mut self, slot: Slot, free: Ns, now: Ns) {
-        let next = match &mut self.arrivals {
-            RequestSource::Open(waiting) => waiting.take(),
-            RequestSource::Closed { .. } => self.claim(now).map(|pick| QueuedArrival {
-                pick,
-                intended: now,
-                let_in: now,
-            }),
-        };
-        match next {
-            Some(next) => {
-                // The time until admission always counts as lateness, even if the request then
-                // waits for a connection.
-                let free = free.max(next.let_in) - (next.let_in - next.intended);
-                self.assign(slot, (next.pick, next.intended), free, now);
-            }
+    pub(super) fn vacant(&mut self, slot: Slot, room: Room, now: Ns) {
+        match self.next_new(Some(room), now) {
+            Some(next) => self.assign(slot, next, now),
             None => self.rest(slot),
+        }
+    }
+
+    /// Takes the next request that was never assigned to a connection, if any. `room` is the room
+    /// that it waited for; `None` if there was room at its intended time.
+    #[inline]
+    pub(super) fn next_new(&mut self, room: Option<Room>, now: Ns) -> Option<Moments> {
+        let RequestSource::Open(waiting) = &mut self.arrivals else {
+            return Some(Moments::unblocked(self.claim(now)?, now));
+        };
+        let next = waiting.take()?;
+        let mut moments = Moments::unblocked(next.pick, next.intended);
+        if let Some(room) = room {
+            // The time until admission always counts as lateness, even if the request then waits
+            // for a connection.
+            moments.free = room.since.max(next.let_in) - (next.let_in - next.intended);
+            moments.blocked_by = self.blocked_by(room, &moments);
+        }
+        Some(moments)
+    }
+
+    /// Returns why a request waited for room. The request no longer counts as waiting.
+    pub(super) fn blocked_by(&self, room: Room, moments: &Moments) -> BlockedBy {
+        match room.source {
+            RoomSource::Opened { at } => {
+                // Until then, the limit on connections was reached.
+                let limited_until = self.room_since.min(at).max(moments.intended);
+                let limited = limited_until - moments.intended;
+                if limited > moments.free.saturating_sub(limited_until) {
+                    self.stream_limit()
+                } else {
+                    BlockedBy::Connecting
+                }
+            }
+            RoomSource::Freed(limit) => {
+                let further = match &self.arrivals {
+                    RequestSource::Open(waiting) => waiting.waiting + self.returned(),
+                    RequestSource::Closed { .. } => self.returned(),
+                };
+                // The request could have used a connection that is being opened.
+                if self.open < self.cap || further < self.opening_unclaimed * self.streams() {
+                    BlockedBy::Connecting
+                } else {
+                    limit
+                }
+            }
         }
     }
 
@@ -147,14 +197,9 @@ impl Core {
 
     /// Assigns a request to an established connection, which must not be in any list.
     #[inline]
-    fn assign(&mut self, slot: Slot, (pick, intended): (Pick, Ns), free: Ns, now: Ns) {
+    fn assign(&mut self, slot: Slot, moments: Moments, now: Ns) {
         let exchange = &mut self.exchanges[slot as usize];
-        exchange.moments = Moments {
-            pick,
-            intended,
-            free,
-            ..Moments::default()
-        };
+        exchange.moments = moments;
         exchange.retried = None;
         exchange.last = self.close_first == CloseFirst::Server
             && (self.uses).is_some_and(|n| self.connections[slot as usize].used + 1 >= n);
@@ -197,15 +242,23 @@ impl Core {
         if exchange.state != ExchangeState::InFlight || was_sent {
             return was_sent;
         }
-        exchange.moments.sent = now;
         exchange.deadline = now + self.timeout;
+        self.record_sent(slot, now);
+        was_sent
+    }
+
+    /// Records the time at which a request was passed to the kernel.
+    #[inline]
+    pub(super) fn record_sent(&mut self, index: ExchangeIndex, now: Ns) {
+        let exchange = &mut self.exchanges[index as usize];
+        let group = exchange.moments.pick.group;
         if exchange.retried.is_some() {
-            let group = exchange.moments.pick.group;
+            exchange.moments.resend(now);
             self.recorder.resent(group, exchange.length);
         } else {
-            self.recorder.sent(&exchange.moments, exchange.length);
+            exchange.moments.sent = now;
+            self.recorder.sent(group, exchange.length);
         }
-        was_sent
     }
 
     /// In the closed model, claims the next request, if any.
