@@ -28,6 +28,17 @@ pub enum Answer {
     Broke(Ns),
 }
 
+/// What an HTTP/2 server does.
+#[derive(Clone, Copy, Default)]
+pub struct Http2Behavior {
+    /// Maximum number of streams of a connection; a random number if `None`.
+    pub max_streams: Option<u32>,
+    /// Whether the server does not process some requests, so that the client sends them again.
+    pub refuses: bool,
+    /// Whether the server misbehaves in every way.
+    pub is_hostile: bool,
+}
+
 /// The server's side of a connection.
 #[derive(Default)]
 pub struct Http2Server {
@@ -98,19 +109,25 @@ fn head(stream: u32, status: u8, end: u8) -> Vec<u8> {
 
 impl Http2Server {
     /// Reads bytes from the client. Returns the server's reaction.
-    pub fn feed(&mut self, bytes: &[u8], is_hostile: bool, random: &mut impl Rng) -> Vec<Answer> {
+    pub fn feed(
+        &mut self,
+        bytes: &[u8],
+        behavior: Http2Behavior,
+        random: &mut impl Rng,
+    ) -> Vec<Answer> {
         let mut answers = Vec::new();
         if !self.has_preface {
             assert!(bytes.starts_with(PREFACE));
             self.has_preface = true;
-            let max_streams = [1, 3, 100][(random.next_u64() % 3) as usize];
+            let chosen = [1, 3, 100][(random.next_u64() % 3) as usize];
+            let max_streams = behavior.max_streams.unwrap_or(chosen);
             answers.push(Answer::Bytes(0, settings(max_streams)));
         }
         for (kind, flags, stream) in frames(bytes) {
             if kind == HEADERS {
                 assert!(stream > self.last_stream && flags & END_STREAM != 0);
                 self.last_stream = stream;
-                self.answer(stream, is_hostile, random, &mut answers);
+                self.answer(stream, behavior, random, &mut answers);
             }
         }
         answers
@@ -119,7 +136,7 @@ impl Http2Server {
     fn answer(
         &self,
         stream: u32,
-        is_hostile: bool,
+        behavior: Http2Behavior,
         random: &mut impl Rng,
         answers: &mut Vec<Answer>,
     ) {
@@ -132,7 +149,16 @@ impl Http2Server {
         let at = some_time();
         let later = at + some_time();
         let mut send = |at, bytes| answers.push(Answer::Bytes(at, bytes));
-        match below(if is_hostile { 40 } else { 3 }) {
+        let kinds = match behavior {
+            Http2Behavior {
+                is_hostile: true, ..
+            } => 40,
+            Http2Behavior { refuses: true, .. } => 4 + 4 * below(2),
+            _ => 3,
+        };
+        let kind = below(kinds);
+        match kind {
+            4 if !behavior.is_hostile => send(at, go_away(stream.saturating_sub(2))),
             0 => send(at, response(stream)),
             1 => {
                 send(at, head(stream, 0x88, 0));

@@ -81,6 +81,14 @@ impl Lab {
         }
     }
 
+    /// Waits until no event is pending in the world.
+    pub(super) fn settle(&mut self, world: &mut World) {
+        while world.is_waiting() {
+            world.wait(&mut self.core, world.now + 1_000_000);
+            world.take_in(&mut self.core);
+        }
+    }
+
     /// Runs one phase in the same way as a load thread.
     pub(super) fn phase(
         &mut self,
@@ -159,6 +167,12 @@ impl Lab {
         let (events, totals) = self.gatherer.end(length);
         self.rows.extend(rows(events));
         totals
+    }
+
+    /// Returns the sum of the times of a kind, in ns.
+    pub(super) fn total(&self, kind: TimeKind) -> f64 {
+        let times = self.times(kind);
+        times.mean().unwrap_or(0.0) * times.count() as f64
     }
 
     pub(super) fn times(&self, kind: TimeKind) -> Histogram {

@@ -1,6 +1,7 @@
 //! Tests of the core in a simulated world: whatever happens, every request has an outcome and
 //! nothing leaks.
 
+mod blocked;
 mod checked;
 mod holding;
 mod http2;
@@ -196,13 +197,7 @@ proptest! {
         let (reason, totals) = lab.phase(&mut world, &plan, Phase::Measure, None);
         prop_assert_eq!(reason, EndReason::Completed);
         prop_assert_eq!(totals.counts.ok + totals.counts.unsent, totals.counts.intended);
-        let whole = |kind| {
-            let times = lab.times(kind);
-            times.mean().unwrap_or(0.0) * times.count() as f64
-        };
-        let parts = whole(TimeKind::Blocked) + whole(TimeKind::Lateness) + whole(TimeKind::Service);
-        let response = whole(TimeKind::Response);
-        prop_assert!((parts - response).abs() <= response * 2e-3 + 1000.0, "{} {}", parts, response);
+        blocked::times_add_up(&lab)?;
     }
 }
 

@@ -8,7 +8,7 @@ use std::io;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::http2::{Answer, Http2Server, requests_in};
+use super::http2::{Answer, Http2Behavior, Http2Server, requests_in};
 use crate::backend::{Completion, Slot};
 use crate::clock::Ns;
 use crate::core::{Action, Core};
@@ -50,6 +50,9 @@ pub struct World {
     pub sends: u64,
     /// Whether servers misbehave.
     hostile: bool,
+    /// What servers do over HTTP/2. Over HTTP/1.1, servers that refuse requests close some kept
+    /// connections.
+    pub http2: Http2Behavior,
     /// Bit mask of the targets that have no listener.
     pub absent: u32,
     /// The time at which all servers become unreachable.
@@ -76,6 +79,10 @@ impl World {
             now: 1000 * MS,
             sends: 0,
             hostile,
+            http2: Http2Behavior {
+                is_hostile: hostile,
+                ..Http2Behavior::default()
+            },
             absent: 0,
             dead_from: Ns::MAX,
             holds_back: false,
@@ -167,7 +174,7 @@ impl World {
     /// Passes the output of an HTTP/2 connection to its server.
     fn reach_server(&mut self, slot: Slot, output: &[u8]) {
         let socket = &mut self.sockets[slot as usize];
-        for answer in socket.http2.feed(output, self.hostile, &mut self.random) {
+        for answer in socket.http2.feed(output, self.http2, &mut self.random) {
             let (Answer::Bytes(after, _) | Answer::End(after) | Answer::Broke(after)) = &answer;
             let at = self.now + after;
             let what = match answer {
@@ -254,7 +261,12 @@ impl World {
         let at = sent + self.some_time();
         let later = at + self.some_time();
         let data = |bytes: &[u8]| Happening::Data(bytes.to_vec());
-        let kind = self.below(if self.hostile { 25 } else { 4 });
+        let kinds = match self.http2 {
+            _ if self.hostile => 25,
+            Http2Behavior { refuses: true, .. } => 8,
+            _ => 4,
+        };
+        let kind = self.below(kinds);
         match kind {
             0..3 => self.plan(at, slot, data(WHOLE)),
             3 => {
@@ -403,6 +415,11 @@ impl World {
                 self.now += self.below(400 * MS);
             }
         }
+    }
+
+    /// Returns whether an event is pending.
+    pub fn is_waiting(&self) -> bool {
+        !self.ahead.is_empty() || !self.outputs.is_empty() || !self.queued.is_empty()
     }
 
     /// Returns the number of the core's connections, including connections whose handshake is in
