@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use common::http2::http2;
 use common::plans::{closed_plan, open_plan, with_mix};
-use common::run;
+use common::{Run, run};
 use floodmark_record::TimeKind;
 use floodmark_record::body::RequestBody;
 use floodmark_record::events::EndReason;
-use floodmark_record::plan::{Arrivals, Backend, ConnectionUse, Expect, Plan};
+use floodmark_record::plan::{Arrivals, Backend, ConnectionUse, Expect, Http, Http2, Model, Plan};
 use floodmark_stats::Histogram;
 use h2::server::{Builder, SendResponse};
 use hyper::body::Bytes;
@@ -28,6 +28,8 @@ on_both_backends! {
     sends_on_schedule
     keeps_the_limit_of_the_server
     waiting_for_a_stream_is_blocked_time
+    waiting_for_credit_is_window_time
+    measures_round_trips_once_a_second
     survives_shutdowns_of_connections
     sends_refused_requests_again
     counts_streams_that_the_server_resets
@@ -46,6 +48,8 @@ struct Behavior {
     max_streams: Option<u32>,
     /// Initial window of a stream for request bodies, in bytes.
     window: Option<u32>,
+    /// Time until the server gives credit for the first part of a body.
+    credit_delay: Duration,
     /// Number of requests after which a connection is shut down.
     requests_per_connection: Option<u64>,
     /// Every request whose number is a multiple of the integer is reset for the given reason. A
@@ -132,6 +136,7 @@ async fn answer(
         seen.open += 1;
         seen.most_open = seen.most_open.max(seen.open);
     }
+    tokio::time::sleep(behavior.credit_delay).await;
     while let Some(Ok(part)) = body.data().await {
         length += part.len();
         let _ = body.flow_control().release_capacity(part.len());
@@ -158,6 +163,14 @@ async fn answer(
     if behavior.body > 0 {
         let _ = stream.send_data(vec![b'x'; behavior.body].into(), true);
     }
+}
+
+/// Returns the times of a kind.
+fn times(run: &Run, kind: TimeKind) -> Histogram {
+    let mut all = Histogram::new();
+    let texts = run.rows.iter().filter_map(|row| row.histograms.get(&kind));
+    texts.for_each(|text| all.merge(&Histogram::decode(text).unwrap()));
+    all
 }
 
 /// Returns the plan with a different path for each request.
@@ -232,12 +245,11 @@ fn waiting_for_a_stream_is_blocked_time(backend: Backend) {
     // Requests that are still waiting at the end of the window are not sent.
     let sent = run.end.counts.ok;
     assert!((18..=20).contains(&sent), "{sent}");
-    let mut blocked = Histogram::new();
-    for row in &run.rows {
-        let text = row.histograms.get(&TimeKind::Blocked);
-        text.into_iter()
-            .for_each(|text| blocked.merge(&Histogram::decode(text).unwrap()));
-    }
+    let blocked = times(&run, TimeKind::Blocked);
+    let by_server = times(&run, TimeKind::BlockedServerLimit);
+    assert_eq!(by_server.count(), blocked.count() - blocked.count_up_to(0));
+    let used = run.end.http2.as_ref().unwrap();
+    assert_eq!(used.used_streams, STREAMS);
     let wait_s = |n: u32| f64::from(n / STREAMS) * (SERVICE_S - f64::from(STREAMS) / RATE);
     let expected_s = (0..sent as u32).map(wait_s).sum::<f64>() / sent as f64;
     let mean_s = blocked.mean().unwrap() / 1e9;
@@ -246,6 +258,51 @@ fn waiting_for_a_stream_is_blocked_time(backend: Backend) {
         (expected_s - 0.002..expected_s + 0.05).contains(&mean_s),
         "{mean_s} instead of {expected_s}"
     );
+}
+
+/// The server gives credit for the second half of each body after 100 ms.
+fn waiting_for_credit_is_window_time(backend: Backend) {
+    const DELAY_NS: u64 = 100_000_000;
+    let (server, _) = serve(Behavior {
+        window: Some(1_000),
+        credit_delay: Duration::from_nanos(DELAY_NS),
+        ..Behavior::default()
+    });
+    let mut plan = closed_plan(2, 8);
+    plan.request.method = "POST".to_owned();
+    plan.request.body = RequestBody::unrecorded(vec![7; 2_000]);
+    let run = run(http2(plan, 2, server, backend));
+    assert_eq!(run.end.counts.ok, 8);
+    let window = times(&run, TimeKind::Window);
+    assert_eq!(window.count(), 8);
+    let (min, max) = (window.min().unwrap(), window.max().unwrap());
+    // The request arrives later than its first part was sent.
+    assert!(min > DELAY_NS - 2_000_000, "{min}");
+    assert!(max < DELAY_NS + 50_000_000, "{max}");
+    assert_eq!(times(&run, TimeKind::Blocked).max(), Some(0));
+}
+
+fn measures_round_trips_once_a_second(backend: Backend) {
+    let (server, _) = serve(Behavior {
+        delay: Duration::from_millis(20),
+        ..Behavior::default()
+    });
+    for (ping, expected) in [(true, 4..=6), (false, 0..=0)] {
+        let plan = Plan {
+            model: Model::closed(2.5),
+            ..closed_plan(2, 0)
+        };
+        let mut plan = http2(plan, 3, server, backend);
+        plan.http = Http::V2(Http2 {
+            streams: 3,
+            ping,
+            ..Http2::default()
+        });
+        let pings = times(&run(plan), TimeKind::Ping);
+        assert!(expected.contains(&pings.count()), "{}", pings.count());
+        // An answer does not wait for the application.
+        assert!(pings.quantile(0.5).unwrap_or(0) < 10_000_000, "{pings:?}");
+    }
 }
 
 fn survives_shutdowns_of_connections(backend: Backend) {

@@ -52,6 +52,7 @@ pub fn plan(
         streams: value(load.streams, default.streams),
         window_bytes: value(load.h2_window, default.window_bytes),
         table_bytes: value(load.h2_table, default.table_bytes),
+        ..default
     };
     refuse_conflicts(spec, connection_use, settings.streams.into())?;
     Ok(Http::V2(settings))
@@ -158,6 +159,7 @@ mod tests {
             streams: 1000,
             window_bytes: 64 << 20,
             table_bytes: 0,
+            ..Http2::default()
         };
         assert_eq!(of(load), Ok(Http::V2(settings)));
     }

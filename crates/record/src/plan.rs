@@ -108,6 +108,9 @@ pub struct Http2 {
     pub window_bytes: u32,
     /// Maximum size, in bytes, of the table that the server may use to compress headers.
     pub table_bytes: u32,
+    /// Whether connections measure the round-trip time with PING frames.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ping: bool,
 }
 
 impl Http2 {
@@ -127,6 +130,7 @@ impl Default for Http2 {
             streams: 1,
             window_bytes: 1 << 20,
             table_bytes: 4096,
+            ping: true,
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Reads and classifies responses. Ends requests that get no complete response, and closes
 //! connections.
 
-use floodmark_record::Outcome;
 use floodmark_record::operation::OperationKind;
 use floodmark_record::plan::{CloseFirst, Retry};
 use floodmark_record::reason::COMPRESSED_BODY;
+use floodmark_record::{Outcome, TimeKind};
 use floodmark_wire::{ReadError, Reader};
 
 use super::starting::{Room, RoomSource};
@@ -489,6 +489,12 @@ impl Core {
     pub(super) fn shut(&mut self, slot: Slot, how: CloseFirst, now: Ns) {
         if self.connections[slot as usize].state != ConnectionState::Connecting {
             self.gone(now);
+        }
+        if let Some(http2) = &mut self.connections[slot as usize].http2 {
+            let recorder = &mut self.recorder;
+            http2.drop_bodies(now, |group, ns| {
+                recorder.time_of(group, TimeKind::Window, ns);
+            });
         }
         self.actions.push(Action::Close { slot, how });
         self.release(slot, now);

@@ -11,11 +11,11 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use floodmark_record::Outcome;
 use floodmark_record::http2::{Http2Use, ServerSettings};
 use floodmark_record::operation::OperationKind;
 use floodmark_record::plan::{CloseFirst, Http2, Retry};
-use floodmark_wire::h2::{Config, ConnectionError, Event, EventSink, Unavailable};
+use floodmark_record::{Outcome, TimeKind};
+use floodmark_wire::h2::{Config, ConnectionError, ErrorCode, Event, EventSink, Unavailable};
 
 use super::starting::{Room, RoomSource};
 use super::{Action, Core};
@@ -43,6 +43,8 @@ const MAX_RETURNS: u8 = 20;
 /// State shared by all HTTP/2 connections of a thread.
 pub(super) struct Multiplexing {
     config: Config,
+    /// Whether connections send PING frames.
+    pings: bool,
     requests: Arc<Http2Requests>,
     /// Requests to send again, in the order in which they returned.
     returned: VecDeque<NextRequest>,
@@ -95,6 +97,7 @@ impl Multiplexing {
         };
         Multiplexing {
             config,
+            pings: settings.ping,
             requests,
             returned: VecDeque::new(),
             scratch: Vec::new(),
@@ -163,7 +166,10 @@ impl Core {
         let connection = &mut self.connections[slot as usize];
         let is_established = connection.state == ConnectionState::Established;
         if let Some(http2) = connection.http2.as_mut().filter(|_| is_established) {
-            http2.push_bodies();
+            let recorder = &mut self.recorder;
+            http2.push_bodies(now, |group, ns| {
+                recorder.time_of(group, TimeKind::Window, ns);
+            });
             self.settle(slot, now);
         }
     }
@@ -179,6 +185,9 @@ impl Core {
         let next = |core: &mut Self| core.connections[slot as usize].http2.as_mut()?.next_sent();
         while let Some(index) = next(self) {
             self.mark_sent(index, now);
+        }
+        if let Some(http2) = &mut self.connections[slot as usize].http2 {
+            http2.ping.mark_sent(now);
         }
     }
 
@@ -224,7 +233,7 @@ impl Core {
             return;
         };
         let heads = Arc::clone(&all.requests.heads);
-        let connection = Box::new(Http2Connection::new(&all.config, heads, now));
+        let connection = Box::new(Http2Connection::new(&all.config, heads, all.pings, now));
         self.connections[slot as usize].http2 = Some(connection);
         if self.exchanges[first as usize].state == ExchangeState::Waiting {
             self.wait_is_over(first, room);
@@ -407,8 +416,8 @@ impl Core {
             }
         };
         let index = first + ((stream / 2) & mask);
-        http2.started(index, stream, &body);
-        http2.group = pick.group;
+        http2.started(index, (stream, pick.group), &body, now);
+        all.used.used_streams = all.used.used_streams.max(http2.session.open_streams());
         let exchange = &mut self.exchanges[index as usize];
         next.assign_to(exchange);
         exchange.stream = stream;
@@ -441,6 +450,9 @@ impl Core {
         let is_unused = http2.session.open_streams() == 0;
         let is_starved = !has_room && is_unused;
         connection.rested |= is_unused;
+        if !is_unused {
+            http2.ping.start(&mut http2.session, now);
+        }
         if (has_room, is_starved) != (http2.is_listed, http2.is_starved) {
             self.unlist(slot);
             self.enlist(slot, has_room, is_starved, now);
@@ -516,30 +528,37 @@ impl Core {
             body_bytes: 0,
             has_settings: false,
             is_draining: false,
+            has_response: false,
+            pong: None,
             guesses_streams: false,
         };
         let mut fed = http2.session.feed(data, &mut responses);
         if responses.guesses_streams {
             fed = fed.and(Err(ConnectionError::IdleStream));
         }
-        let (body_bytes, has_settings) = (responses.body_bytes, responses.has_settings);
+        let (body_bytes, pong) = (responses.body_bytes, responses.pong);
         http2.is_draining |= responses.is_draining;
-        let is_going_away = responses.is_draining;
-        if let Some(all) = &mut self.http2 {
-            all.used.go_aways += u64::from(is_going_away);
-            if has_settings {
-                let peer = http2.session.peer();
-                all.used.settings = Some(ServerSettings {
-                    max_streams: peer.max_streams,
-                    window_bytes: peer.stream_window,
-                    table_bytes: peer.header_table,
-                    frame_bytes: peer.max_frame,
-                });
-                http2.take_settings();
-            }
+        http2.ping.has_response |= responses.has_response;
+        if responses.has_settings
+            && let Some(all) = &mut self.http2
+        {
+            let peer = http2.session.peer();
+            all.used.settings = Some(ServerSettings {
+                max_streams: peer.max_streams,
+                window_bytes: peer.stream_window,
+                table_bytes: peer.header_table,
+                frame_bytes: peer.max_frame,
+            });
+            http2.take_settings();
         }
-        self.recorder.received(http2.group, data.len() - body_bytes);
-        http2.push_bodies();
+        let recorder = &mut self.recorder;
+        recorder.received(http2.group, data.len() - body_bytes);
+        if let Some(ns) = pong.and_then(|payload| http2.ping.answered(payload, at)) {
+            recorder.time(TimeKind::Ping, ns);
+        }
+        http2.push_bodies(now, |group, ns| {
+            recorder.time_of(group, TimeKind::Window, ns)
+        });
         self.connections[slot as usize].http2 = Some(http2);
         match fed {
             Ok(()) => {
@@ -690,7 +709,10 @@ impl Core {
         let stream = self.exchanges[index as usize].stream;
         let mut limit = BlockedBy::OwnLimit;
         if let Some(http2) = &mut self.connections[slot as usize].http2 {
-            http2.cancel(stream);
+            let recorder = &mut self.recorder;
+            http2.cancel(stream, now, |group, ns| {
+                recorder.time_of(group, TimeKind::Window, ns);
+            });
             let max_streams = http2.session.stream_limit();
             limit = self.limit_of(Some(max_streams));
         }
@@ -747,6 +769,10 @@ struct Responses<'a> {
     body_bytes: usize,
     has_settings: bool,
     is_draining: bool,
+    /// Whether a part of a response arrived.
+    has_response: bool,
+    /// Payload of the latest answer to a PING.
+    pong: Option<[u8; 8]>,
     /// Whether the server responded on a stream whose request has not been sent yet.
     guesses_streams: bool,
 }
@@ -814,6 +840,17 @@ impl Responses<'_> {
         self.core.responded(index, status, unread, at, self.now);
     }
 
+    fn count_go_away(&mut self, code: ErrorCode) {
+        let Some(all) = &mut self.core.http2 else {
+            return;
+        };
+        all.used.go_aways += 1;
+        if code != ErrorCode::NO_ERROR {
+            let name = code.name().unwrap_or("unknown").to_owned();
+            *all.used.go_away_errors.entry(name).or_default() += 1;
+        }
+    }
+
     /// Handles a request that the server did not process: sends it again, or rejects it after too
     /// many refusals.
     fn unprocessed(&mut self, index: ExchangeIndex, why: &'static str, refusals: u8) {
@@ -845,8 +882,9 @@ impl EventSink for Responses<'_> {
                 self.has_settings = true;
                 return;
             }
-            Event::GoAway { last, .. } => {
+            Event::GoAway { last, code } => {
                 self.is_draining = true;
+                self.count_go_away(code);
                 // Count a GOAWAY before the first request as a refusal, so that retries end.
                 let refusals = u8::from(last == 0);
                 for index in self.core.exchanges_of(self.slot) {
@@ -857,7 +895,11 @@ impl EventSink for Responses<'_> {
                 }
                 return;
             }
-            Event::Pong(_) | Event::WindowUpdate { .. } => return,
+            Event::Pong(payload) => {
+                self.pong = Some(payload);
+                return;
+            }
+            Event::WindowUpdate { .. } => return,
         };
         let Some(index) = self.exchange(stream) else {
             return;
@@ -868,12 +910,14 @@ impl EventSink for Responses<'_> {
         }
         match event {
             Event::Head { status, end, .. } => {
+                self.has_response = true;
                 self.head(index, status);
                 if end {
                     self.complete(index);
                 }
             }
             Event::Data { bytes, end, .. } => {
+                self.has_response = true;
                 self.data(index, bytes);
                 if end {
                     self.complete(index);

@@ -459,6 +459,15 @@ impl Session {
         }
     }
 
+    /// Returns the number of body bytes that flow control allows on a stream, or `None` if the
+    /// stream is closed or its body has ended.
+    #[must_use]
+    pub fn send_credit(&mut self, stream: u32) -> Option<u32> {
+        let sender = self.streams.get_open(stream)?;
+        let window = sender.send_window.min(self.send_window).max(0);
+        sender.is_sending.then_some(window as u32)
+    }
+
     /// Ends a stream before its response is complete. Frames that are still in transit are ignored.
     pub fn reset(&mut self, stream: u32, code: ErrorCode) {
         if self.failed.is_some() {
