@@ -6,9 +6,11 @@ use floodmark_record::Record;
 use floodmark_record::cause::Cause;
 use floodmark_record::comparison::Threshold;
 use floodmark_record::events::{EndReason, HeldConnections};
+use floodmark_record::http2::{Http2Use, ServerSettings};
 use floodmark_record::plan::{Http, Http2, Model};
 use floodmark_record::result::Overall;
 use floodmark_record::run::{Run, Saturation, Status, SteadyClass, WarmupRun, Window};
+use floodmark_record::times::{BlockedTimes, Times};
 
 use crate::Style;
 use crate::fixture;
@@ -252,6 +254,52 @@ fn requests_sent_again_with_http2() {
     let lines = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let note = "note requests sent again 5,636 times, because the server closed the connection or refused the stream";
     assert!(lines.contains(note), "{text}");
+}
+
+#[test]
+fn reasons_for_blocked_times() {
+    let mut run = fixture::open_censored();
+    let words = |run: &Run| {
+        let text = draw(run, PLAIN);
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert!(!words(&run).contains("blocked by"), "unknown");
+    let of = |ms: u64, n| fixture::times(&vec![ms * 1_000_000; n], 0);
+    run.blocked_by = BlockedTimes {
+        connecting_us: of(1, 20),
+        own_limit_us: of(4, 20),
+        server_limit_us: of(10, 90),
+        retried_us: Times::default(),
+    };
+    let text = words(&run);
+    let line = "blocked by the server's limit on streams 90 %, all connections in use (-c) 8 %, \
+                connecting 2 %";
+    assert!(text.contains(line), "{text}");
+    run.plan.http = Http::V2(Http2::default());
+    let settings = ServerSettings {
+        max_streams: Some(100),
+        window_bytes: 65_535,
+        table_bytes: 4096,
+        frame_bytes: 16_384,
+    };
+    run.http2 = Some(Http2Use {
+        settings: Some(settings),
+        go_aways: 3,
+        go_away_errors: BTreeMap::from([("ENHANCE_YOUR_CALM".to_owned(), 2)]),
+        ..Http2Use::default()
+    });
+    (run.ping_us, run.window_us) = (of(2, 12), of(30, 5));
+    let text = words(&run);
+    for expected in [
+        "blocked by the server's limit of 100 streams 90 %, all streams in use (-c, --streams) 8 %",
+        "3 GOAWAY (2 with ENHANCE_YOUR_CALM)",
+        "ping 2.00 ms",
+        "window 30.0 ms",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    run.blocked_us = fixture::times(&[900_000; 100], 0);
+    assert!(!words(&run).contains("blocked by"), "hardly blocked");
 }
 
 #[test]

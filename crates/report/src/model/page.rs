@@ -286,6 +286,7 @@ fn figures(all: &[NamedRun<'_>], is_load: bool) -> Blocks {
         if let Some(times) = run::times(one.run) {
             blocks.subheading("Times");
             blocks.tables([times]);
+            blocks.lines(run::blocked_by(one.run));
         }
     } else if !is_load || names::by_load(all).count() > 1 {
         let rows = all.iter().map(|one| (one.name.clone(), one.run));

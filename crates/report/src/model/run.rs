@@ -211,7 +211,13 @@ pub(crate) fn http2(run: &Run) -> Option<TextLine> {
         show_size(settings.table_bytes.into())
     );
     if used.go_aways > 0 {
-        text.push_str(&format!("; {} GOAWAY", show_count(used.go_aways)));
+        let error = |(code, n): (&String, &u64)| format!("{} with {code}", show_count(*n));
+        let errors: Vec<String> = used.go_away_errors.iter().map(error).collect();
+        let errors = match errors.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", errors.join(", ")),
+        };
+        text.push_str(&format!("; {} GOAWAY{errors}", show_count(used.go_aways)));
     }
     if used.unprocessed > 0 {
         let requests = count_of(used.unprocessed, "request");
@@ -339,14 +345,54 @@ const BLOCKED_MATTERS_US: f64 = 1_000.0;
 /// the lateness that can invalidate a run.
 const LATENESS_MATTERS_US: f64 = 100.0;
 
+/// Returns whether the p99 of a time is above a threshold in microseconds.
+fn exceeds(times: &Times, us: f64) -> bool {
+    times.p99.is_some_and(|p99| p99 > us)
+}
+
+/// Returns the reasons for which requests were blocked with their shares of the blocked time, in
+/// descending order. Returns `None` if requests were hardly blocked, or the reasons are unknown.
+pub(crate) fn blocked_by(run: &Run) -> Option<TextLine> {
+    let by = &run.blocked_by;
+    let allowed = run.http2.as_ref().and_then(|used| used.settings);
+    let of_server = match allowed.and_then(|settings| settings.max_streams) {
+        Some(streams) => format!(
+            "the server's limit of {}",
+            count_of(streams.into(), "stream")
+        ),
+        None => "the server's limit on streams".to_owned(),
+    };
+    let own = match run.plan.http {
+        Http::V1 => "all connections in use (-c)",
+        Http::V2(_) => "all streams in use (-c, --streams)",
+    };
+    let total = |times: &Times| times.mean.unwrap_or(0.0) * times.count as f64;
+    let mut reasons = [
+        (total(&by.connecting_us), "connecting".to_owned()),
+        (total(&by.own_limit_us), own.to_owned()),
+        (total(&by.server_limit_us), of_server),
+        (total(&by.retried_us), "sent again".to_owned()),
+    ];
+    reasons.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let all: f64 = reasons.iter().map(|(us, _)| us).sum();
+    let present = reasons.iter().filter(|(us, _)| *us > 0.0);
+    let shares = present.map(|(us, name)| format!("{name} {}", percent(us / all * 100.0)));
+    let shares: Vec<String> = shares.collect();
+    let is_material = all > 0.0 && exceeds(&run.blocked_us, BLOCKED_MATTERS_US);
+    is_material.then(|| line("blocked by", shares.join(", ")))
+}
+
 /// Returns a table of the times, or `None` if nothing was timed.
 pub(crate) fn times(run: &Run) -> Option<Table> {
     let open = run.plan.is_open();
-    let exceeds = |times: &Times, us: f64| times.p99.is_some_and(|p99| open && p99 > us);
     let (blocked, lateness) = (&run.blocked_us, &run.lateness_us);
-    let is_blocked = exceeds(blocked, BLOCKED_MATTERS_US);
-    let is_late = exceeds(lateness, LATENESS_MATTERS_US);
+    let is_blocked = open && exceeds(blocked, BLOCKED_MATTERS_US);
+    let is_late = open && exceeds(lateness, LATENESS_MATTERS_US);
     let reconnects = run.plan.connection_use != ConnectionUse::Kept;
+    let waiting = match run.plan.http {
+        Http::V1 => "waiting for a connection",
+        Http::V2(_) => "waiting for a connection or a stream",
+    };
     // Name, meaning, times, and whether a terminal shows the row.
     let kinds = [
         ("service", "sent to done", &run.service_time_us, true),
@@ -357,10 +403,17 @@ pub(crate) fn times(run: &Run) -> Option<Table> {
             &run.first_byte_us,
             false,
         ),
-        ("blocked", "waiting for a connection", blocked, is_blocked),
+        ("blocked", waiting, blocked, is_blocked),
         ("lateness", "delay caused by floodmark", lateness, is_late),
         ("connect", "TCP", &run.connect_time_us, reconnects),
         ("handshake", "TLS", &run.handshake_time_us, reconnects),
+        (
+            "window",
+            "waiting for credit for a request body",
+            &run.window_us,
+            true,
+        ),
+        ("ping", "PING to its answer", &run.ping_us, true),
         ("not ok", "intended to failed", &run.error_time_us, false),
     ];
     let measured = kinds.iter().filter(|(_, _, times, _)| times.count > 0);

@@ -61,7 +61,10 @@ fn add_run(blocks: &mut Blocks, run: &Run, next: Option<&str>, extent: Extent) {
         blocks.lines(run::window(run, false));
     }
     match run::times(run) {
-        Some(table) => blocks.tables([table]),
+        Some(table) => {
+            blocks.tables([table]);
+            blocks.lines(run::blocked_by(run));
+        }
         None => {
             let text = "not measured: no request succeeded or timed out";
             blocks.lines([line("times", text)]);
