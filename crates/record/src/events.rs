@@ -149,7 +149,8 @@ pub struct SecondRow {
     /// CPU seconds that the worker spent in kernel mode.
     pub system_s: f64,
     /// Histograms of times in nanoseconds (HdrHistogram V2, deflated, base64).
-    /// A kind of time is omitted if it has no samples.
+    /// A kind of time is omitted if it has no samples. The times of a request belong to the second
+    /// in which it ended.
     pub histograms: BTreeMap<TimeKind, String>,
     /// Figures for each group in this second, in the order of the plan's mix; empty without a mix.
     /// [`WorkerEnd`] contains the histograms of the groups.
