@@ -44,6 +44,8 @@ pub struct Http2Behavior {
 pub struct Http2Server {
     has_preface: bool,
     last_stream: u32,
+    /// Highest stream that the server processes, if it refuses requests and has sent a GOAWAY.
+    last_processed: Option<u32>,
 }
 
 /// Returns the type, the flags and the stream of each frame. `bytes` contains only whole frames.
@@ -134,12 +136,15 @@ impl Http2Server {
     }
 
     fn answer(
-        &self,
+        &mut self,
         stream: u32,
         behavior: Http2Behavior,
         random: &mut impl Rng,
         answers: &mut Vec<Answer>,
     ) {
+        if self.last_processed.is_some_and(|last| stream > last) {
+            return;
+        }
         let mut below = |n: u64| random.next_u64() % n;
         let mut some_time = || match below(20) {
             0 => below(400 * MS),
@@ -153,12 +158,19 @@ impl Http2Server {
             Http2Behavior {
                 is_hostile: true, ..
             } => 40,
-            Http2Behavior { refuses: true, .. } => 4 + 4 * below(2),
+            Http2Behavior { refuses: true, .. } if self.last_processed.is_none() => 7,
             _ => 3,
         };
         let kind = below(kinds);
         match kind {
-            4 if !behavior.is_hostile => send(at, go_away(stream.saturating_sub(2))),
+            4.. if !behavior.is_hostile => {
+                let last = [stream, stream.saturating_sub(4), 0][kind as usize - 4];
+                self.last_processed = Some(last);
+                send(at, go_away(last));
+                if last == stream {
+                    send(at, response(stream));
+                }
+            }
             0 => send(at, response(stream)),
             1 => {
                 send(at, head(stream, 0x88, 0));
