@@ -316,7 +316,7 @@ fn survives_shutdowns_of_connections(backend: Backend) {
     let seen = log.lock().unwrap();
     assert_eq!((seen.requests.len(), seen.count()), (3_000, 3_000));
     assert!(seen.connections >= 3_000 / 60, "{}", seen.connections);
-    let unprocessed = end.http2.unwrap().unprocessed;
+    let unprocessed = end.http2.as_ref().unwrap().unprocessed;
     assert_eq!(unprocessed, end.counts.reconnects);
 }
 

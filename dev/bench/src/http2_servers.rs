@@ -165,7 +165,10 @@ impl ServerResult {
 
     /// Returns the cells of the page's table.
     fn row(&self) -> Vec<String> {
-        let (requests, http2) = (&self.run.requests, self.run.http2.unwrap_or_default());
+        let (requests, http2) = (
+            &self.run.requests,
+            self.run.http2.clone().unwrap_or_default(),
+        );
         let logged = self.log.requests();
         let counts = [
             requests.sent,
