@@ -7,6 +7,7 @@ use floodmark_record::plan::Http;
 use floodmark_record::reason::{GO_AWAY, NOT_READ, STREAM_REFUSED, STREAM_RESET};
 use floodmark_record::run::Run;
 use floodmark_wire::ReadError;
+use floodmark_wire::grpc::GrpcFault;
 use floodmark_wire::h2::hpack::HpackError;
 use floodmark_wire::h2::{ConnectionError, ErrorCode, Malformed};
 
@@ -82,6 +83,10 @@ fn malformed_http2(run: &Run) -> Option<ResponseFault> {
         ConnectionError::named(name)
             .map(|error| fault(error.to_string(), fix_connection(error)))
             .or_else(|| Some(fault(Malformed::named(name)?.to_string(), FIX_RESPONSE)))
+            .or_else(|| {
+                let error = GrpcFault::named(name)?;
+                Some(fault(error.to_string(), fix_call(error)))
+            })
     };
     let errors = run.request_errors();
     let errors = errors.filter_map(|(name, n)| Some((explained(name)?, n)));
@@ -214,6 +219,26 @@ fn fix(error: ReadError) -> &'static str {
     }
 }
 
+/// Returns the fix for a malformed response to a gRPC call.
+fn fix_call(error: GrpcFault) -> &'static str {
+    match error {
+        GrpcFault::NoStatus | GrpcFault::InvalidFlag => {
+            "check that the port serves gRPC, and that no proxy removes trailers"
+        }
+        GrpcFault::SecondMessage => "call a unary method, or correct the server's response",
+        _ => FIX_RESPONSE,
+    }
+}
+
+/// Names the statuses with which a server rejects requests.
+pub(crate) fn rejection_statuses(run: &Run) -> &'static str {
+    if run.requests.grpc_statuses.is_empty() {
+        "429 or 503"
+    } else {
+        "RESOURCE_EXHAUSTED or UNAVAILABLE"
+    }
+}
+
 /// Returns the fix for a connection on which the server violated HTTP/2.
 fn fix_connection(error: ConnectionError) -> &'static str {
     match error {
@@ -277,6 +302,16 @@ mod tests {
                 "(RFC 7541 section 2.3.3); correct",
             ),
             ("body_length", malformed, "differs from content-length"),
+            (
+                "grpc_no_status",
+                malformed,
+                "no grpc-status in its trailers; check that the port serves gRPC",
+            ),
+            (
+                "grpc_second_message",
+                malformed,
+                "or there is a second message; call a unary method",
+            ),
             (
                 "connection_reset",
                 malformed,

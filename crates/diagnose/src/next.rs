@@ -12,7 +12,7 @@ use floodmark_record::verdict::Verdict;
 use floodmark_stats::saturation::KEPT_UP_SHARE;
 
 use crate::asking;
-use crate::failures::{refused, reset_streams, response_fault};
+use crate::failures::{refused, rejection_statuses, reset_streams, response_fault};
 use crate::notes::SHORT_RUN_S;
 use crate::silence::server_stall;
 use crate::text::{per_s, show_s};
@@ -129,14 +129,15 @@ fn failed_requests(run: &Run) -> Option<String> {
     let server = &run.plan.target.authority;
     let curl = curl(run);
     let less = asking::halved(&run.plan);
-    let unexpected = counts.statuses.iter();
-    let status = unexpected
-        .filter(|(status, _)| !matches!(**status, 200..=399 | 429 | 503))
-        .max_by_key(|(_, n)| **n);
+    let status = counts
+        .by_status()
+        .filter(|(status, _)| !status.is_success() && !status.is_rejection())
+        .max_by_key(|(_, n)| *n);
     let why = format!("find out why ({curl})");
     let wrong = match (status, &run.plan.check) {
         (Some((status, _)), None) => format!(
-            "unexpected responses (mostly status {status}): {why}, or accept them: --expect status={status}"
+            "unexpected responses (mostly status {status}): {why}, or accept them: --expect {}",
+            status.expectation()
         ),
         (Some((status, _)), Some(_)) => {
             format!("unexpected responses (mostly status {status}): {why}")
@@ -190,10 +191,11 @@ fn failed_requests(run: &Run) -> Option<String> {
     let is_failing = |verdict: &Verdict| verdict.cause == Cause::Errors;
     let is_failing = run.verdict.as_ref().is_some_and(is_failing);
     let less = less.filter(|_| !is_failing);
+    let statuses = rejection_statuses(run);
     let rejected = match (refused(run), less) {
         (Some(fault), _) => format!("requests were rejected: {fault}"),
-        (None, Some(less)) => format!("requests were rejected (429 or 503): retry with {less}"),
-        (None, None) => "requests were rejected (429 or 503): check the server's log".to_owned(),
+        (None, Some(less)) => format!("requests were rejected ({statuses}): retry with {less}"),
+        (None, None) => format!("requests were rejected ({statuses}): check the server's log"),
     };
     let failures = [
         (counts.connect_failed, connect_failed),
@@ -220,31 +222,33 @@ fn has_outage(run: &Run) -> bool {
 /// Describes the only response of a run if it is unexpected, and how to continue.
 #[must_use]
 pub fn unexpected_response(run: &Run) -> Option<String> {
-    let (status, _) = run.requests.statuses.first_key_value()?;
+    let (status, _) = run.requests.by_status().next()?;
     if run.requests.wrong == 0 {
         return None;
     }
     let body = run.not_ok_responses.first().map(|response| &response.body);
     let body = body.filter(|body| !body.is_empty());
     let body = body.map_or_else(String::new, |body| format!(" and the body \"{body}\""));
-    if (400..500).contains(status) && tls::lacks_certificate(run) {
+    if (400..500).contains(&status.http) && tls::lacks_certificate(run) {
         return Some(format!(
             "the response has status {status}{body}, and the server requested a client certificate: use --cert FILE"
         ));
     }
     let curl = curl(run);
-    Some(if (200..400).contains(status) {
+    Some(if status.is_success() {
         format!(
             "the response has status {status}{body}, which --expect does not accept: find out why ({curl})"
         )
     } else {
         format!(
-            "the response has status {status}{body}: find out why ({curl}), or accept it: --expect status={status}"
+            "the response has status {status}{body}: find out why ({curl}), or accept it: --expect {}",
+            status.expectation()
         )
     })
 }
 
-/// Returns a curl command that sends the request with the most unexpected responses.
+/// Returns a curl command that sends the request with the most unexpected responses. For a gRPC
+/// call, whose body is not text, names the server's log instead.
 fn curl(run: &Run) -> String {
     let target = &run.plan.target;
     let mix = run.plan.mix.iter().flat_map(|mix| &mix.requests);
@@ -256,6 +260,9 @@ fn curl(run: &Run) -> String {
         }
         None => (&run.plan.request, target.url.clone()),
     };
+    if request.is_grpc {
+        return "check the server's log".to_owned();
+    }
     let mut words = vec!["curl -i".to_owned()];
     words.extend(match (run.plan.http, &run.plan.tls) {
         (Http::V1, _) => None,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use floodmark_record::grpc::GrpcStatus;
 use floodmark_record::outcome::Counts;
 use floodmark_record::plan::{Check, Ramp, RateStep, Replay, RequestPlan, Schedule, Spacing};
 use floodmark_record::run::{
@@ -269,6 +270,7 @@ fn suggests_a_next_step_for_each_run() {
                     method: "POST".to_owned(),
                     headers: vec![("X-Name".to_owned(), "it's".to_owned())],
                     body: b"{\"score\": 10}".to_vec().into(),
+                    is_grpc: false,
                 };
             }),
             "415): find out why (curl -i -X POST -H 'X-Name: it'\\''s' --data-binary '{\"score\": 10}' http://localhost:8080/hello)",
@@ -282,6 +284,24 @@ fn suggests_a_next_step_for_each_run() {
             "rejected",
             with(open(), |r| fail(r, 500, |c| &mut c.rejected)),
             "500 requests were rejected (429 or 503): retry with --rate 500",
+        ),
+        (
+            "a gRPC status",
+            with(closed(), |r| {
+                fail(r, 10_000, |c| &mut c.wrong);
+                r.requests.statuses = BTreeMap::from([(200, 10_000)]);
+                r.requests.grpc_statuses = BTreeMap::from([(GrpcStatus::NotFound, 10_000)]);
+                r.plan.request.is_grpc = true;
+            }),
+            "(mostly status NOT_FOUND): find out why (check the server's log), or accept them: --expect grpc-status=NOT_FOUND",
+        ),
+        (
+            "gRPC calls that the server rejects",
+            with(open(), |r| {
+                fail(r, 500, |c| &mut c.rejected);
+                r.requests.grpc_statuses = BTreeMap::from([(GrpcStatus::Unavailable, 500)]);
+            }),
+            "500 requests were rejected (RESOURCE_EXHAUSTED or UNAVAILABLE): retry with --rate 500",
         ),
         (
             "timeouts",

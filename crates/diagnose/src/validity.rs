@@ -241,9 +241,8 @@ fn cut_short(run: &Run) -> Option<Reason> {
 /// Reports that no response was ok, and what the server sent instead.
 fn nothing_ok(run: &Run) -> Option<Reason> {
     let counts = &run.requests;
-    let status = |(status, n): (&u16, &u64)| (FailureKind::Status(*status), *n);
     let error = |(error, n): (&str, u64)| (FailureKind::Error(error.to_owned()), n);
-    let statuses = counts.statuses.iter().map(status);
+    let statuses = counts.by_status().map(|(status, n)| (status.into(), n));
     let mostly = statuses
         .chain(run.request_errors().map(error))
         .max_by_key(|(_, n)| *n);

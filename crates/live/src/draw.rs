@@ -426,8 +426,8 @@ fn outcome_lines(page: &Page<'_>, run: &RunProgress) -> Vec<Line<'static>> {
     let line =
         |name: &str, n: u64| format!("{name:<15}{:>12}{:>9}", show_count(n), share(n, ended));
     let mut lines = vec![Line::from(line("ok", counts.ok))];
-    let statuses = counts.statuses.iter();
-    let statuses = statuses.map(|(status, n)| format!("{status}: {}", show_count(*n)));
+    let statuses = counts.by_status();
+    let statuses = statuses.map(|(status, n)| format!("{status}: {}", show_count(n)));
     let statuses = statuses.collect::<Vec<_>>().join(", ");
     if !statuses.is_empty() {
         lines.push(Line::from(page.theme.faint(&format!("status {statuses}"))));

@@ -1,5 +1,7 @@
 //! The engine's view of an exchange: one request and its response.
 
+use floodmark_wire::grpc::GrpcResponse;
+
 use crate::clock::Ns;
 use crate::list::{Link, ListItem};
 use crate::recorder::Moments;
@@ -34,6 +36,8 @@ pub struct Exchange {
     pub stream: u32,
     /// Status of the response, after its head has arrived (HTTP/2).
     pub status: u16,
+    /// State of the response to a gRPC call.
+    pub grpc: GrpcResponse,
     /// Whether the request asks the server to close the connection.
     pub last: bool,
     /// Length of the request in bytes.

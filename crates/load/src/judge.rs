@@ -4,6 +4,7 @@ use std::fmt;
 
 use floodmark_record::Outcome;
 use floodmark_record::api_check::OperationRule;
+use floodmark_record::grpc::{GrpcStatus, ResponseStatus};
 use floodmark_record::operation::OperationKind;
 use floodmark_record::plan::{Check, Expect, Plan};
 use floodmark_record::pointer::JsonPointer;
@@ -38,6 +39,8 @@ enum ContentRule {
 #[derive(Debug, Clone, Default)]
 pub struct Judge {
     statuses: Vec<u16>,
+    /// The gRPC statuses of ok responses; empty if the requests are not gRPC calls.
+    grpc_statuses: Vec<GrpcStatus>,
     bodies: Vec<Vec<u8>>,
     values: Vec<serde_json::Value>,
     /// Locations in a JSON body, each with the values that it may have.
@@ -73,16 +76,17 @@ impl Judge {
                 content: plan.check.as_ref().and_then(|check| rule(check, index)),
                 to_head: of.request.method == "HEAD",
                 is_idempotent: of.request.is_idempotent(),
-                ..Judge::new(&of.expect)
+                ..Judge::new(&of.expect, of.request.is_grpc)
             })
             .collect()
     }
 
-    fn new(expect: &[Expect]) -> Self {
+    fn new(expect: &[Expect], is_grpc: bool) -> Self {
         let mut judge = Judge::default();
         for expect in expect {
             match expect {
                 Expect::Status(status) => judge.statuses.push(*status),
+                Expect::GrpcStatus(status) => judge.grpc_statuses.push(*status),
                 Expect::Body(body) => judge.bodies.push(body.clone().into_bytes()),
                 Expect::Json(value) => judge.values.push(value.clone()),
                 Expect::JsonAt { at, value } => judge.expect_at(at, Some(value)),
@@ -95,6 +99,9 @@ impl Judge {
                 // Each clone has its own cache, so threads do not contend for a shared one.
                 Expect::Regex(pattern) => judge.patterns.push(pattern.regex().clone()),
             }
+        }
+        if is_grpc && judge.grpc_statuses.is_empty() {
+            judge.grpc_statuses.push(GrpcStatus::Ok);
         }
         judge
     }
@@ -150,11 +157,19 @@ impl Judge {
         matches!(&self.content, Some(ContentRule::Operation(rule)) if rule.is_write)
     }
 
-    /// Returns whether a response with this status is ok. The result is meaningful only if
-    /// [`Judge::needs_body`] returns `false`.
+    /// Returns whether the requests are gRPC calls.
+    #[inline]
     #[must_use]
-    pub fn is_ok_status(&self, status: u16) -> bool {
-        self.outcome(status, &[]).0 == Outcome::Ok
+    pub fn is_grpc(&self) -> bool {
+        !self.grpc_statuses.is_empty()
+    }
+
+    /// Returns whether a response with this HTTP status is ok, unless its gRPC status is not. The
+    /// result is meaningful only if [`Judge::needs_body`] returns `false`.
+    #[must_use]
+    pub fn is_ok_status(&self, http: u16) -> bool {
+        let grpc = self.grpc_statuses.first().copied();
+        self.outcome(ResponseStatus { http, grpc }, &[]).0 == Outcome::Ok
     }
 
     /// Classifies a complete response, and returns its checked content, if any.
@@ -162,12 +177,23 @@ impl Judge {
     /// must match one of each kind. It must contain all texts and match all patterns.
     #[inline]
     #[must_use]
-    pub fn outcome(&self, status: u16, body: &[u8]) -> (Outcome, Option<CheckedContent>) {
-        let expected = if self.statuses.is_empty() {
+    pub fn outcome(
+        &self,
+        status: impl Into<ResponseStatus>,
+        body: &[u8],
+    ) -> (Outcome, Option<CheckedContent>) {
+        let response = status.into();
+        let ResponseStatus { http: status, grpc } = response;
+        let is_expected_http = if self.statuses.is_empty() {
             (200..400).contains(&status)
         } else {
             self.statuses.contains(&status)
         };
+        let expected = is_expected_http
+            && match grpc {
+                Some(grpc) => self.grpc_statuses.contains(&grpc),
+                None => !self.is_grpc(),
+            };
         let content = match &self.content {
             Some(ContentRule::Operation(rule)) => return operation(rule, status, body),
             Some(ContentRule::Number) if expected => number(body).map(CheckedContent::Number),
@@ -179,7 +205,7 @@ impl Judge {
         let has_content = content.is_some() || self.content.is_none();
         if expected && has_content && (!self.needs_body() || self.body_fits(body)) {
             (Outcome::Ok, content)
-        } else if matches!(status, 429 | 503) && !expected {
+        } else if response.is_rejection() && !expected {
             (Outcome::Rejected, None)
         } else {
             (Outcome::Wrong, None)
@@ -339,7 +365,7 @@ mod tests {
 
     #[test]
     fn without_expectations_the_status_decides() {
-        let judge = Judge::new(&[]);
+        let judge = Judge::new(&[], false);
         for (status, outcome) in [
             (200, Outcome::Ok),
             (302, Outcome::Ok),
@@ -348,18 +374,56 @@ mod tests {
             (500, Outcome::Wrong),
             (503, Outcome::Rejected),
         ] {
-            assert_eq!(judge.outcome(status, b""), (outcome, None), "{status}");
+            let judged = judge.outcome(status as u16, b"");
+            assert_eq!(judged, (outcome, None), "{status}");
         }
     }
 
     #[test]
+    fn grpc_calls_need_their_own_status() {
+        let ok = Judge::new(&[], true);
+        let missing = Judge::new(
+            &[
+                Expect::GrpcStatus(GrpcStatus::NotFound),
+                Expect::GrpcStatus(GrpcStatus::Unavailable),
+            ],
+            true,
+        );
+        for (http, grpc, by_default, by_expectation) in [
+            (200, Some(GrpcStatus::Ok), Outcome::Ok, Outcome::Wrong),
+            (200, Some(GrpcStatus::NotFound), Outcome::Wrong, Outcome::Ok),
+            (
+                200,
+                Some(GrpcStatus::Unavailable),
+                Outcome::Rejected,
+                Outcome::Ok,
+            ),
+            (
+                200,
+                Some(GrpcStatus::ResourceExhausted),
+                Outcome::Rejected,
+                Outcome::Rejected,
+            ),
+            (204, None, Outcome::Wrong, Outcome::Wrong),
+            (404, None, Outcome::Wrong, Outcome::Wrong),
+            (503, None, Outcome::Rejected, Outcome::Rejected),
+        ] {
+            let status = ResponseStatus { http, grpc };
+            assert_eq!(ok.outcome(status, b"").0, by_default, "{status:?}");
+            assert_eq!(missing.outcome(status, b"").0, by_expectation, "{status:?}");
+        }
+        assert!(ok.is_ok_status(200) && !ok.is_ok_status(502));
+    }
+
+    #[test]
     fn requires_one_expectation_of_each_kind() {
-        let judge = Judge::new(&[
+        let expect = [
             Expect::Status(200),
             Expect::Status(503),
             Expect::Json(serde_json::json!({"a": 1})),
-        ]);
-        let outcome = |status, body| judge.outcome(status, body).0;
+        ];
+        let judge = Judge::new(&expect, false);
+        let outcome = |status: u16, body| judge.outcome(status, body).0;
         assert_eq!(outcome(503, b" {\"a\":1}"), Outcome::Ok);
         assert_eq!(outcome(503, b"{}"), Outcome::Wrong);
         assert_eq!(outcome(429, b"{\"a\":1}"), Outcome::Rejected);
@@ -371,7 +435,7 @@ mod tests {
     fn judges_parts_of_bodies() {
         let judge = |all: &[&str]| {
             let all: Vec<Expect> = all.iter().map(|text| text.parse().unwrap()).collect();
-            Judge::new(&all)
+            Judge::new(&all, false)
         };
         let body = br#"{"id": 5, "state": "paid", "items": [{"n": 1}]}"#;
         for (expect, outcome) in [

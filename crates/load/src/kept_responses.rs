@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use floodmark_record::grpc::ResponseStatus;
 use floodmark_record::kept::{KeptScore, SHOWN, ScoringSummary, StrangeTotal, TotalLine};
 use floodmark_record::operation::{KeptOperation, key_of};
 use floodmark_record::outcome::{MAX_EXCERPT, MAX_STATUSES, NotOkResponse};
@@ -164,19 +165,19 @@ fn show(shown: &mut Vec<String>, words: impl FnOnce() -> String) {
 /// is longer than the excerpt.
 pub const MAX_KEPT: usize = MAX_EXCERPT + 1;
 
-/// The bodies that one thread keeps, by status. Memory is allocated only for a new status.
+/// The bodies that one thread keeps, by status; for a gRPC status, the value of `grpc-message`. Memory is allocated only for a new status.
 #[derive(Debug, Default)]
-pub struct NotOkBodies(BTreeMap<u16, Vec<u8>>);
+pub struct NotOkBodies(BTreeMap<ResponseStatus, Vec<u8>>);
 
 impl NotOkBodies {
     /// Returns whether the body of a response with this status is still needed.
-    pub fn wants(&self, status: u16) -> bool {
+    pub fn wants(&self, status: ResponseStatus) -> bool {
         self.0.len() < MAX_STATUSES && !self.0.contains_key(&status)
     }
 
     /// Keeps the start of a body.
     #[cold]
-    pub fn keep(&mut self, status: u16, body: &[u8]) {
+    pub fn keep(&mut self, status: ResponseStatus, body: &[u8]) {
         let body = body.get(..MAX_KEPT).unwrap_or(body);
         self.0.insert(status, body.to_vec());
     }

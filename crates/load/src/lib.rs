@@ -10,6 +10,7 @@ pub mod alternating;
 mod arrivals;
 pub mod backend;
 pub mod budget;
+pub mod call;
 pub mod clock;
 pub mod coalescing;
 mod connection;

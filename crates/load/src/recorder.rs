@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender};
 
 use floodmark_record::events::Phase;
+use floodmark_record::grpc::ResponseStatus;
 use floodmark_record::plan::Plan;
 use floodmark_record::{Outcome, TimeKind};
 
@@ -273,12 +274,21 @@ impl Recorder {
 
     /// Records a complete response.
     #[inline]
-    pub fn responded(&mut self, moments: &Moments, done: Ns, status: u16, outcome: Outcome) {
+    pub fn responded(
+        &mut self,
+        moments: &Moments,
+        done: Ns,
+        status: ResponseStatus,
+        outcome: Outcome,
+    ) {
         self.tick(done);
         let group = moments.pick.group;
         self.count(group, |sums| {
-            if let Some(n) = sums.statuses.get_mut(usize::from(status)) {
+            if let Some(n) = sums.statuses.get_mut(usize::from(status.http)) {
                 *n += 1;
+            }
+            if let Some(grpc) = status.grpc {
+                sums.grpc_statuses[grpc as usize] += 1;
             }
         });
         if outcome != Outcome::Ok {

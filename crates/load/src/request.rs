@@ -610,7 +610,8 @@ impl RequestTemplate {
     }
 
     /// Returns the text if it has no placeholders.
-    fn as_literal(&self) -> Option<&[u8]> {
+    #[must_use]
+    pub fn as_literal(&self) -> Option<&[u8]> {
         match &self.parts[..] {
             [] => Some(&[]),
             [TemplatePart::Text(text)] => Some(text),

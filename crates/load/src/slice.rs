@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 
 use floodmark_record::events::{GroupRow, Phase};
+use floodmark_record::grpc::GrpcStatus;
 use floodmark_record::{TimeKind, WorkerEnd};
 use floodmark_stats::Histogram;
 
@@ -98,11 +99,13 @@ pub enum Message {
 /// Request counts and related sums.
 #[derive(Debug, Clone)]
 pub struct RequestSums {
-    /// All sums except the counts by status, which are in `statuses`.
+    /// All sums except the counts by status, which are in the other fields.
     pub row: GroupRow,
     /// Number of responses by status code (0–999). With an array, counting a response takes only
     /// one increment.
     pub statuses: Box<[u64; 1000]>,
+    /// Number of responses by [`GrpcStatus`], in the order of the enum.
+    pub grpc_statuses: [u64; GrpcStatus::ALL.len()],
 }
 
 impl Default for RequestSums {
@@ -110,6 +113,7 @@ impl Default for RequestSums {
         RequestSums {
             row: GroupRow::default(),
             statuses: Box::new([0; 1000]),
+            grpc_statuses: [0; GrpcStatus::ALL.len()],
         }
     }
 }
@@ -119,12 +123,15 @@ impl RequestSums {
     pub fn clear(&mut self) {
         self.row = GroupRow::default();
         self.statuses.fill(0);
+        self.grpc_statuses.fill(0);
     }
 
     /// Adds another thread's sums.
     pub fn merge(&mut self, other: &RequestSums) {
         self.row.merge(&other.row);
-        for (mine, theirs) in self.statuses.iter_mut().zip(other.statuses.iter()) {
+        let grpc = self.grpc_statuses.iter_mut().zip(&other.grpc_statuses);
+        let all = self.statuses.iter_mut().zip(other.statuses.iter());
+        for (mine, theirs) in all.chain(grpc) {
             *mine += theirs;
         }
     }
@@ -136,6 +143,8 @@ impl RequestSums {
             .zip(self.statuses.iter().copied())
             .filter(|(_, n)| *n > 0)
             .collect();
+        let grpc = GrpcStatus::ALL.into_iter().zip(self.grpc_statuses);
+        row.counts.grpc_statuses = grpc.filter(|(_, n)| *n > 0).collect();
         row
     }
 }

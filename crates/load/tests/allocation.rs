@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use common::http2::{http2, respond_on_all_streams};
+use common::http2::{http2, respond_on_all_streams, respond_to_calls};
 use common::plans::{checked, closed_plan, feed, with_mix};
 use common::server::{fast, respond_to_all, serve_on};
 use common::tls::{Authority, SUITES, server};
@@ -35,6 +35,7 @@ on_both_backends! {
     filling_in_templates_allocates_nothing
     logging_requests_allocates_nothing
     load_over_http2_allocates_nothing
+    grpc_calls_allocate_nothing
     load_over_https_allocates_a_few_times_per_request
     http2_over_tls_allocates_a_few_times_per_request
     an_idle_connection_takes_little
@@ -97,7 +98,7 @@ static ALLOCATOR: Counting = Counting;
 struct Server(Child, SocketAddr);
 
 impl Server {
-    /// Starts a server. `how` is its protocol: `plain`, `tls`, `http2` or `tls-http2`.
+    /// Starts a server. `how` is its protocol: `plain`, `tls`, `http2`, `tls-http2` or `grpc`.
     fn start(how: &str) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "child_server", "--nocapture"])
@@ -146,6 +147,8 @@ fn child_server() {
         serve_on(listener, |mut stream, _| {
             respond_on_all_streams(&mut stream);
         });
+    } else if how == "grpc" {
+        serve_on(listener, |mut stream, _| respond_to_calls(&mut stream));
     } else {
         let mut config = server(&Authority::new().itself(), &SUITES, true);
         let is_http2 = how == "tls-http2";
@@ -243,6 +246,19 @@ fn load_over_http2_allocates_nothing(backend: Backend) {
                 input(http2(plan, streams, server.1, backend))
             });
         }
+    }
+}
+
+fn grpc_calls_allocate_nothing(backend: Backend) {
+    if alone("grpc_calls_allocate_nothing", backend) {
+        let server = Server::start("grpc");
+        allocates_at_most(0, |n, s| {
+            let mut plan = plan(backend, &server, n, s);
+            plan.request.method = "POST".to_owned();
+            plan.request.body = b"\0\0\0\0\0".to_vec().into();
+            plan.request.is_grpc = true;
+            input(http2(plan, 32, server.1, backend))
+        });
     }
 }
 
@@ -360,7 +376,7 @@ fn judging_allocates_nothing(judge: Judge, bodies: [&'static [u8]; 3]) {
     let counted = thread::Builder::new()
         .name("load-scores".to_owned())
         .spawn(move || {
-            let is_ok = |body: &&[u8]| judge.outcome(200, body).0 == Outcome::Ok;
+            let is_ok = |body: &&[u8]| judge.outcome(200u16, body).0 == Outcome::Ok;
             assert!(bodies.iter().all(is_ok));
             WATCH.store(true, Ordering::Relaxed);
             assert!(bodies.iter().cycle().take(300).all(is_ok));

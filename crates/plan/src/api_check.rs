@@ -166,6 +166,7 @@ impl CheckFile {
                 method: "GET".to_owned(),
                 headers: readback.headers.clone(),
                 body: RequestBody::default(),
+                is_grpc: false,
             },
             expect: Vec::new(),
             templates: false,
@@ -241,6 +242,7 @@ impl CheckDocument {
                         .as_ref()
                         .map_or_else(Vec::new, |body| body.as_bytes().to_vec())
                         .into(),
+                    is_grpc: false,
                 },
                 expect: Vec::new(),
                 templates: true,

@@ -9,6 +9,7 @@
 pub mod api_check;
 mod client_certificate;
 mod feed;
+pub mod grpc;
 mod host_addresses;
 pub mod http;
 mod input;

@@ -10,19 +10,22 @@
 use std::ops::Range;
 use std::path::Path;
 
-use floodmark_load::request::{PlanRequests, RequestPart, literal_template};
+use floodmark_load::request::{
+    PlanRequests, RequestPart, RequestTemplate, TemplateNames, literal_template,
+};
 use floodmark_record::Plan;
 use floodmark_record::feed::{Feed, FeedColumn, RowChoice};
 use floodmark_record::plan::{
-    Expect, Length, MAX_REQUESTS, Mix, MixRequest, Model, RequestPlan, Target, parse_header,
+    Expect, Http, Length, MAX_REQUESTS, Mix, MixRequest, Model, RequestPlan, Target, parse_header,
 };
 use floodmark_record::units::show_count;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::feed::{self, ColumnUse};
+use crate::grpc::{CallEncoder, GrpcSpec, MethodName, check_expectations};
 use crate::input;
-use crate::spec::PlanSpec;
+use crate::spec::{Origin, PlanSpec};
 use crate::toml_file::{FileError, Located, TomlFile};
 
 /// Maximum length of a cycle: the sum of the weights divided by their greatest common divisor. Each
@@ -76,6 +79,11 @@ struct MixEntry {
     headers: Option<Located<Vec<Located<String>>>>,
     body: Option<Located<String>>,
     body_file: Option<Located<String>>,
+    /// gRPC method to call, such as "helloworld.Greeter/SayHello", instead of a path. The body is
+    /// JSON.
+    grpc: Option<Located<String>>,
+    /// `.proto` file or descriptor set that describes the method. Default: ask the server.
+    proto: Option<Located<String>>,
     expect: Option<Vec<Located<String>>>,
     templates: Option<bool>,
 }
@@ -127,6 +135,47 @@ impl MixFile {
             file,
             entries,
         })
+    }
+
+    /// Replaces the JSON bodies of gRPC calls by messages.
+    ///
+    /// # Errors
+    /// A method cannot be called, or a body does not fit it.
+    fn encode_calls(
+        &mut self,
+        http: Http,
+        defaults: &PlanSpec,
+        calls: &CallEncoder<'_>,
+    ) -> Result<(), FileError> {
+        let calls = CallEncoder {
+            origin: Origin::File,
+            ..*calls
+        };
+        let Mix {
+            requests, feeds, ..
+        } = &mut self.mix;
+        for (entry, of) in self.entries.iter().zip(requests) {
+            let Some(mut grpc) = entry.grpc(&self.file)? else {
+                continue;
+            };
+            let whole = entry.span();
+            let place = span_of(&entry.grpc, &whole);
+            if http == Http::V1 {
+                let what = "`grpc` needs HTTP/2; add --http 2";
+                return Err(self.file.error(&place, what));
+            }
+            grpc.proto = grpc.proto.or_else(|| defaults.proto.clone());
+            let mut request = of.request.clone();
+            if of.templates {
+                let body = span_of(&entry.body, &span_of(&entry.body_file, &whole));
+                let json = without_templates(request.body.bytes().unwrap_or_default(), feeds);
+                let json = json.map_err(|what| self.file.error(&body, what))?;
+                request.body = json.into();
+            }
+            let encoded = calls.encode(&grpc, request);
+            of.request = encoded.map_err(|what| self.file.error(&place, what))?;
+        }
+        Ok(())
     }
 
     /// Returns the position of a request or of one of its parts, such as `mix.toml:12`.
@@ -186,15 +235,37 @@ fn read_feeds(
     Ok(feeds)
 }
 
+/// Returns the body of a gRPC call, in which double braces become single braces.
+///
+/// # Errors
+/// The body has templates. The length of a message would depend on their values.
+fn without_templates(body: &[u8], feeds: &[Feed]) -> Result<Vec<u8>, String> {
+    let template = RequestTemplate::parse(body, &TemplateNames::default());
+    let template = template.map_err(|error| format!("body: {error}"))?;
+    let columns = feeds.iter().flat_map(|feed| &feed.columns);
+    let is_used = |column: &FeedColumn| has_column(body, &column.name);
+    match template.as_literal() {
+        Some(text) if !columns.into_iter().any(is_used) => Ok(text.to_vec()),
+        _ => Err(
+            "body: gRPC calls do not support templates such as {seq}; write constant values, \
+             or several requests"
+                .to_owned(),
+        ),
+    }
+}
+
+/// Returns whether a text contains a column's placeholder.
+fn has_column(text: &[u8], name: &str) -> bool {
+    let is_in = |part: String| text.windows(part.len()).any(|at| at == part.as_bytes());
+    is_in(format!("{{{name}}}")) || is_in(format!("{{raw:{name}}}"))
+}
+
 /// Returns how requests use a column.
 fn column_use(name: &str, requests: &[MixRequest]) -> ColumnUse {
     let (own, raw) = (format!("{{{name}}}"), format!("{{raw:{name}}}"));
     let mut found = ColumnUse::default();
     for request in requests.iter().filter(|request| request.templates) {
-        let is_in = |text: &[u8]| {
-            let is_at = |part: &String| text.windows(part.len()).any(|at| at == part.as_bytes());
-            is_at(&own) || is_at(&raw)
-        };
+        let is_in = |text: &[u8]| has_column(text, name);
         found.encoded |= request.path.contains(&own);
         found.raw_in_path |= request.path.contains(&raw);
         found.starts_path |= request.path.starts_with(&raw);
@@ -275,9 +346,14 @@ impl MixEntry {
         defaults: &PlanSpec,
     ) -> Result<MixRequest, FileError> {
         let name = self.name(file, whole)?;
-        let Some(path) = &self.path else {
-            let what = format!("the request \"{name}\" has no path; write path = \"/\"");
-            return Err(file.error(whole, what));
+        let grpc = self.grpc(file)?;
+        let path = match (&grpc, &self.path) {
+            (Some(grpc), _) => grpc.method.path(),
+            (None, Some(path)) => path.to_string(),
+            (None, None) => {
+                let what = format!("the request \"{name}\" has no path; write path = \"/\"");
+                return Err(file.error(whole, what));
+            }
         };
         let body = self.body(file)?;
         let method = match &self.method {
@@ -294,14 +370,20 @@ impl MixEntry {
             Some(all) => all.iter().map(parse).collect::<Result<_, _>>()?,
             None => defaults.expect.clone(),
         };
+        check_expectations(&expect, grpc.is_some()).map_err(|why| {
+            let first = self.expect.iter().flatten().next();
+            let span = first.map_or_else(|| whole.clone(), Located::span);
+            file.error(&span, format!("expect: {why}"))
+        })?;
         Ok(MixRequest {
             name: name.to_owned(),
             weight: weight(file, self.weight.as_ref())?,
-            path: path.to_string(),
+            path,
             request: RequestPlan {
                 method: method.to_owned(),
                 headers,
                 body: body.unwrap_or_default().into(),
+                is_grpc: grpc.is_some(),
             },
             expect,
             templates: self.templates.unwrap_or(true),
@@ -321,6 +403,34 @@ impl MixEntry {
             return Err(file.error(&name.span(), what));
         }
         Ok(name)
+    }
+
+    /// Returns the gRPC method, if the request calls one.
+    fn grpc(&self, file: &TomlFile) -> Result<Option<GrpcSpec>, FileError> {
+        let Some(name) = &self.grpc else {
+            return match &self.proto {
+                Some(proto) => {
+                    let what = "`proto` needs `grpc`; add grpc = \"package.Service/Method\"";
+                    Err(file.error(&proto.span(), what))
+                }
+                None => Ok(None),
+            };
+        };
+        let conflicts = [("path", &self.path), ("method", &self.method)];
+        for (key, value) in conflicts {
+            if let Some(value) = value {
+                let what = format!("`{key}` conflicts with `grpc`; remove one of them");
+                return Err(file.error(&value.span(), what));
+            }
+        }
+        let method = name.parse::<MethodName>();
+        let method = method.map_err(|why| file.error(&name.span(), format!("grpc: {why}")))?;
+        let directory = file.path().parent().unwrap_or(Path::new(""));
+        let proto = self
+            .proto
+            .as_ref()
+            .map(|name| directory.join(name.as_str()));
+        Ok(Some(GrpcSpec { method, proto }))
     }
 
     fn body(&self, file: &TomlFile) -> Result<Option<Vec<u8>>, FileError> {
@@ -383,7 +493,12 @@ pub(crate) fn weight(file: &TomlFile, weight: Option<&Located<i64>>) -> Result<u
 }
 
 /// Reads the mix file of a plan, if any.
-pub(crate) fn of_spec(spec: &PlanSpec, target: &Target) -> Result<Option<MixFile>, String> {
+pub(crate) fn of_spec(
+    spec: &PlanSpec,
+    target: &Target,
+    http: Http,
+    calls: &CallEncoder<'_>,
+) -> Result<Option<MixFile>, String> {
     let Some(path) = &spec.mix else {
         return Ok(None);
     };
@@ -393,9 +508,11 @@ pub(crate) fn of_spec(spec: &PlanSpec, target: &Target) -> Result<Option<MixFile
             target.url, target.authority
         ));
     }
-    MixFile::read(path, spec)
-        .map(Some)
-        .map_err(|e| format!("{} {e}", spec.name("mix")))
+    let read = MixFile::read(path, spec).and_then(|mut file| {
+        file.encode_calls(http, spec, calls)?;
+        Ok(Some(file))
+    });
+    read.map_err(|e| format!("{} {e}", spec.name("mix")))
 }
 
 /// Checks that the plan's requests are valid. Returns the length of the longest request, in bytes.
@@ -428,11 +545,8 @@ pub(crate) fn literal_templates(
     let parts = requests.flat_map(|(index, of)| {
         let headers = of.request.headers.iter().map(|(_, value)| value.as_bytes());
         let headers = headers.map(|text| (RequestPart::Headers, text));
-        let body = of
-            .request
-            .body
-            .bytes()
-            .map(|text| (RequestPart::Body, text));
+        let body = of.request.body.bytes().filter(|_| !of.request.is_grpc);
+        let body = body.map(|text| (RequestPart::Body, text));
         headers
             .chain(body)
             .map(move |(part, text)| (index, part, text))

@@ -19,6 +19,7 @@ use floodmark_record::tls::TlsCredentials;
 use floodmark_record::units::{show_count, show_rate};
 use floodmark_record::worker_input::WorkerInput;
 
+use crate::grpc::{self, CallEncoder};
 use crate::negotiation::{Negotiated, negotiate};
 use crate::spec::{BodySource, CheckKind, HttpVersion, LoadSpec, Origin, PlanSpec, Warmup};
 use crate::target::{self, Resolved};
@@ -64,6 +65,7 @@ pub fn plan(
     refuse_public(spec, &target)?;
     let mut notices = Vec::from_iter(drop_unreachable_addresses(spec, &mut target)?);
     refuse_conflicts(spec)?;
+    grpc::refuse_conflicts(spec, &target)?;
     refuse_unusable(spec, &target)?;
     let (model, remark) = schedule::of(spec)?;
     let mut offer = offer(&target, open_files);
@@ -79,15 +81,28 @@ pub fn plan(
         (_, Some(n)) => ConnectionUse::PerConnection(n),
         (_, None) => ConnectionUse::Kept,
     };
-    let negotiated = (load.http == Some(HttpVersion::Auto)).then(|| {
+    let negotiated = (spec.http() == HttpVersion::Auto).then(|| {
         let tls = tls.as_ref().map(|tls| (tls, &credentials));
         negotiate(tls, &target, timeout)
     });
     let http = http::plan(spec, connection_use, negotiated.as_ref())?;
+    let server = target.clone();
+    let calls = CallEncoder {
+        origin: spec.origin,
+        proto_path: &spec.proto_path,
+        target: &server,
+        tls: tls.as_ref().map(|tls| (tls, &credentials)),
+        timeout,
+    };
+    let mut request = request(spec)?;
+    if let Some(grpc) = &spec.grpc {
+        request = calls.encode(grpc, request)?;
+        grpc::set_path(&mut target, &grpc.method);
+    }
     let mut plan = Plan {
-        tls,
+        tls: tls.clone(),
         http,
-        request: request(spec)?,
+        request,
         mix: None,
         target,
         model,
@@ -118,7 +133,8 @@ pub fn plan(
         ));
     }
     plan.check = check(spec, &plan.request)?;
-    let (longest, file_remarks) = requests_of_files(spec, &mut plan)?;
+    let (longest, file_remarks) = requests_of_files(spec, &mut plan, &calls)?;
+    grpc::disable_ping(&mut plan);
     let (backend, notice) = io_backend::choose(spec, &plan, &mut offer, longest)?;
     plan.backend = backend;
     notices.extend(notice);
@@ -350,6 +366,7 @@ fn request(spec: &PlanSpec) -> Result<RequestPlan, String> {
         method: method.to_owned(),
         headers: spec.headers.clone(),
         body,
+        is_grpc: false,
     })
 }
 
@@ -367,7 +384,11 @@ fn refuse_file_name(spec: &PlanSpec, body: &str) -> Result<(), String> {
 
 /// Reads the mix file or check file of a plan, if any. Returns the length of the longest request, in
 /// bytes, and remarks about the files.
-fn requests_of_files(spec: &PlanSpec, plan: &mut Plan) -> Result<(usize, Vec<String>), String> {
+fn requests_of_files(
+    spec: &PlanSpec,
+    plan: &mut Plan,
+    calls: &CallEncoder<'_>,
+) -> Result<(usize, Vec<String>), String> {
     if let Some(file) = api_check::of_spec(spec, plan)? {
         plan.mix = Some(file.mix.clone());
         plan.check = Some(Check::Api(Box::new(file.check.clone())));
@@ -378,8 +399,12 @@ fn requests_of_files(spec: &PlanSpec, plan: &mut Plan) -> Result<(usize, Vec<Str
         let longest = mix::longest_request(plan, place)?;
         return Ok((longest, mix::literal_templates(plan, place)));
     }
-    let file = mix::of_spec(spec, &plan.target)?;
+    let file = mix::of_spec(spec, &plan.target, plan.http, calls)?;
     plan.mix = file.as_ref().map(|file| file.mix.clone());
+    if file.is_none() {
+        grpc::check_expectations(&plan.expect, plan.request.is_grpc)
+            .map_err(|why| format!("{}: {why}", spec.name("expect")))?;
+    }
     mix::check_rows(spec, plan)?;
     let place = |request, part| {
         let place = file.as_ref()?.place(request, part);

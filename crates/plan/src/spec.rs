@@ -11,6 +11,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
+use crate::grpc::GrpcSpec;
 use crate::host_addresses::HostAddresses;
 use crate::http::{MAX_STREAMS, MAX_TABLE, MAX_WINDOW, MIN_WINDOW};
 use crate::planning::{MAX_CONNECTIONS, MAX_THREADS};
@@ -318,8 +319,14 @@ pub struct PlanSpec {
     pub method: Option<String>,
     /// Headers of each request.
     pub headers: Vec<(String, String)>,
-    /// Body of each request.
+    /// Body of each request; with `grpc`, as JSON.
     pub body: Option<BodySource>,
+    /// gRPC method to call instead of requesting the URL's path.
+    pub grpc: Option<GrpcSpec>,
+    /// Description of gRPC methods in requests of a mix that have none of their own.
+    pub proto: Option<PathBuf>,
+    /// Directories of imported `.proto` files.
+    pub proto_path: Vec<PathBuf>,
     /// Mix file.
     pub mix: Option<PathBuf>,
     /// Conditions for an ok response.
@@ -337,6 +344,16 @@ impl PlanSpec {
     #[must_use]
     pub fn name(&self, key: &str) -> String {
         self.origin.name(key)
+    }
+
+    /// Returns the version of HTTP, which is HTTP/2 for a gRPC call by default.
+    #[must_use]
+    pub fn http(&self) -> HttpVersion {
+        let default = match &self.grpc {
+            Some(_) => HttpVersion::V2,
+            None => HttpVersion::default(),
+        };
+        self.load.http.unwrap_or(default)
     }
 }
 

@@ -5,7 +5,7 @@
 //!
 //! A module depends only on modules in its own line of this list or in earlier lines:
 //!
-//! - values: [`units`], [`times`], [`outcome`], [`interval`], [`cause`]
+//! - values: [`units`], [`times`], [`grpc`], [`outcome`], [`interval`], [`cause`]
 //! - a worker's input and reports: [`plan`], [`worker_input`], [`events`]
 //! - the parts of a run: [`host`], [`metric`], [`watch`], [`verdict`]; then [`run`]
 //! - results of several runs: [`comparison`], [`experiment`], [`capacity`], [`gate`], [`tuning`]
@@ -29,6 +29,7 @@ pub mod feed;
 pub mod figure;
 pub mod gate;
 pub mod grouped;
+pub mod grpc;
 pub mod host;
 pub mod http2;
 pub mod interval;

@@ -8,16 +8,20 @@ use schemars::JsonSchema;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::grpc::{GrpcStatus, ResponseStatus};
+
 /// Outcome of a request that was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// A response that matches `--expect`; without `--expect`, a response with status 2xx or 3xx.
+    /// A response that matches `--expect`; without `--expect`, a response with status 2xx or 3xx,
+    /// and gRPC status OK.
     Ok,
-    /// The server declined the request with status 429 or 503.
+    /// The server declined the request with status 429 or 503, or with gRPC status
+    /// RESOURCE_EXHAUSTED or UNAVAILABLE.
     Rejected,
     /// Any other complete response.
     Wrong,
-    /// The response is not valid HTTP, or the connection closed before the response was
+    /// The response is not valid HTTP or gRPC, or the connection closed before the response was
     /// complete.
     Malformed,
     /// The connection was reset or closed before the first byte of the response.
@@ -64,6 +68,10 @@ pub struct Counts {
     #[serde(deserialize_with = "statuses")]
     #[schemars(with = "BTreeMap<String, u64>")]
     pub statuses: BTreeMap<u16, u64>,
+    /// Complete responses to gRPC calls by gRPC status.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, u64>")]
+    pub grpc_statuses: BTreeMap<GrpcStatus, u64>,
 }
 
 impl Counts {
@@ -97,6 +105,9 @@ impl Counts {
         for (status, n) in &other.statuses {
             *self.statuses.entry(*status).or_default() += n;
         }
+        for (status, n) in &other.grpc_statuses {
+            *self.grpc_statuses.entry(*status).or_default() += n;
+        }
     }
 
     /// Completes the counts of a worker that died: requests without an outcome count as in flight,
@@ -110,6 +121,25 @@ impl Counts {
             .intended
             .saturating_sub(self.sent + self.unsent + self.connect_failed);
         self.unsent += not_sent;
+    }
+
+    /// Returns the statuses of complete responses, and the number of responses with each. A gRPC
+    /// status replaces HTTP status 200.
+    pub fn by_status(&self) -> impl Iterator<Item = (ResponseStatus, u64)> + '_ {
+        let calls: u64 = self.grpc_statuses.values().sum();
+        let http = self.statuses.iter().map(move |(&http, &n)| {
+            let n = if http == 200 {
+                n.saturating_sub(calls)
+            } else {
+                n
+            };
+            (ResponseStatus::from(http), n)
+        });
+        let grpc = self.grpc_statuses.iter().map(|(&grpc, &n)| {
+            let grpc = Some(grpc);
+            (ResponseStatus { http: 200, grpc }, n)
+        });
+        http.chain(grpc).filter(|(_, n)| *n > 0)
     }
 
     /// Returns the number of sent requests that have an outcome.
@@ -172,9 +202,10 @@ pub const MAX_EXCERPT: usize = 200;
 /// The first response with a given status among the responses that were not ok.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NotOkResponse {
-    /// Status code.
-    pub status: u16,
-    /// The first 200 bytes of the body. Control characters are escaped, and bytes that are not
+    /// Status.
+    #[serde(flatten)]
+    pub status: ResponseStatus,
+    /// The first 200 bytes of the body; for a gRPC status, of `grpc-message`. Control characters are escaped, and bytes that are not
     /// UTF-8 are replaced. If the body is longer, the text ends with `…`.
     pub body: String,
 }
@@ -183,7 +214,7 @@ impl NotOkResponse {
     /// Creates a response from its status and body. `body` may be truncated, but not to fewer than
     /// [`MAX_EXCERPT`] + 1 bytes.
     #[must_use]
-    pub fn new(status: u16, body: &[u8]) -> Self {
+    pub fn new(status: impl Into<ResponseStatus>, body: &[u8]) -> Self {
         let excerpt = body.get(..MAX_EXCERPT);
         let text = String::from_utf8_lossy(excerpt.unwrap_or(body));
         // The cut may have split a character.
@@ -203,7 +234,7 @@ impl NotOkResponse {
             escaped.push('…');
         }
         NotOkResponse {
-            status,
+            status: status.into(),
             body: escaped,
         }
     }
@@ -239,6 +270,19 @@ mod tests {
         twice.merge(&counts);
         assert_eq!(twice.balance(), Ok(()));
         assert_eq!(twice.unknown(), 8);
+    }
+
+    #[test]
+    fn a_grpc_status_replaces_status_200() {
+        let counts = Counts {
+            statuses: [(200, 10), (502, 1)].into(),
+            grpc_statuses: [(GrpcStatus::Ok, 7), (GrpcStatus::NotFound, 3)].into(),
+            ..Counts::default()
+        };
+        let shown: Vec<String> = (counts.by_status())
+            .map(|(status, n)| format!("{status} {n}"))
+            .collect();
+        assert_eq!(shown, ["502 1", "OK 7", "NOT_FOUND 3"]);
     }
 
     #[test]

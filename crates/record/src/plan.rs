@@ -18,6 +18,7 @@ use crate::api_check::ApiCheck;
 use crate::body::RequestBody;
 use crate::credentials::Credentials;
 use crate::feed::{Feed, RowChoice};
+use crate::grpc::GrpcStatus;
 use crate::pointer::JsonPointer;
 use crate::tls::TlsPlan;
 use crate::units::{Bytes, Rate};
@@ -70,7 +71,8 @@ pub struct Plan {
     pub deadline: Duration,
     /// Whether the run waits for requests in flight before it ends.
     pub drain: bool,
-    /// Conditions for an ok response. If there are none, any response with status 2xx or 3xx is ok.
+    /// Conditions for an ok response. If there are none, any response with status 2xx or 3xx is ok,
+    /// and any response to a gRPC call with gRPC status OK.
     pub expect: Vec<Expect>,
     /// Check of all responses; null without a check.
     pub check: Option<Check>,
@@ -194,6 +196,7 @@ impl Plan {
                 method: "GET".to_owned(),
                 headers: Vec::new(),
                 body: RequestBody::default(),
+                is_grpc: false,
             },
             mix: None,
             model: Model::Closed {
@@ -341,6 +344,14 @@ pub struct RequestPlan {
     pub headers: Vec<(String, String)>,
     /// Body; empty if there is no body.
     pub body: RequestBody,
+    /// Whether the request is a unary gRPC call. Its path is `/SERVICE/METHOD`, its body is a
+    /// message with its prefix, and its headers include those that gRPC requires.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub is_grpc: bool,
+}
+
+fn is_false(is: &bool) -> bool {
+    !is
 }
 
 impl RequestPlan {
@@ -409,6 +420,8 @@ pub enum FiguresOf {
 pub enum Expect {
     /// The status code equals this number.
     Status(u16),
+    /// The gRPC status equals this one.
+    GrpcStatus(GrpcStatus),
     /// The body equals this text.
     Body(String),
     /// The body is JSON that equals this value.
@@ -1034,7 +1047,8 @@ pub struct MixRequest {
     pub path: String,
     /// Method, headers and body.
     pub request: RequestPlan,
-    /// Conditions for an ok response. If there are none, any response with status 2xx or 3xx is ok.
+    /// Conditions for an ok response. If there are none, any response with status 2xx or 3xx is ok,
+    /// and any response to a gRPC call with gRPC status OK.
     pub expect: Vec<Expect>,
     /// Whether `{seq}`, `{rand:a-b}`, `{uuid}` and column names in braces are replaced in the path,
     /// header values and body.
@@ -1044,10 +1058,10 @@ pub struct MixRequest {
 impl FromStr for Expect {
     type Err = String;
 
-    /// Reads `status=200`, `body=TEXT`, `json=VALUE`, `json:$.a.b=VALUE`, `contains:TEXT` or
-    /// `regex:PATTERN`.
+    /// Reads `status=200`, `grpc-status=NOT_FOUND`, `body=TEXT`, `json=VALUE`, `json:$.a.b=VALUE`,
+    /// `contains:TEXT` or `regex:PATTERN`.
     fn from_str(text: &str) -> Result<Self, String> {
-        let kinds = "write status=200, body=TEXT, json=VALUE, json:$.a.b=VALUE, contains:TEXT or regex:PATTERN";
+        let kinds = "write status=200, grpc-status=0, body=TEXT, json=VALUE, json:$.a.b=VALUE, contains:TEXT or regex:PATTERN";
         match text.split_once(':') {
             Some(("json", rest)) => return expect_json_at(rest),
             Some(("contains" | "regex", "")) => {
@@ -1065,6 +1079,7 @@ impl FromStr for Expect {
                 Ok(status @ 100..=999) => Ok(Expect::Status(status)),
                 _ => Err(format!("\"{value}\" is not a three-digit status code")),
             },
+            "grpc-status" => grpc_status(value).map(Expect::GrpcStatus),
             "body" => Ok(Expect::Body(value.to_owned())),
             "json" => serde_json::from_str(value)
                 .map(Expect::Json)
@@ -1072,6 +1087,15 @@ impl FromStr for Expect {
             other => Err(format!("unknown expectation \"{other}\"; {kinds}")),
         }
     }
+}
+
+/// Reads the number or the name of a gRPC status.
+fn grpc_status(text: &str) -> Result<GrpcStatus, String> {
+    let number = text.parse::<usize>().ok();
+    let status = number.and_then(|number| GrpcStatus::ALL.get(number).copied());
+    status.or_else(|| GrpcStatus::from_name(text)).ok_or_else(|| {
+        format!("\"{text}\" is not a gRPC status; write a number from 0 to 16, or a name such as NOT_FOUND")
+    })
 }
 
 /// Reads `$.a.b=VALUE`. A value that is not JSON is a string. `absent` expects no value.

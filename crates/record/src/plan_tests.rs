@@ -311,6 +311,11 @@ fn reads_expectations() {
     let pattern = BodyPattern::try_from("^a.b$".to_owned()).unwrap();
     for (text, expected) in [
         ("status=204", Expect::Status(204)),
+        ("grpc-status=0", Expect::GrpcStatus(GrpcStatus::Ok)),
+        (
+            "grpc-status=NOT_FOUND",
+            Expect::GrpcStatus(GrpcStatus::NotFound),
+        ),
         ("body=json:$.a=1", Expect::Body("json:$.a=1".to_owned())),
         ("json={\"a\":1}", Expect::Json(serde_json::json!({"a": 1}))),
         ("json:$.a[0]=5", json_at("/a/0", 5.into())),
@@ -328,6 +333,8 @@ fn reads_expectations() {
     }
     for (text, words) in [
         ("stat=200", "unknown expectation \"stat\""),
+        ("grpc-status=17", "a number from 0 to 16, or a name"),
+        ("grpc-status=not_found", "a number from 0 to 16, or a name"),
         ("json:$.a", "no \"=\""),
         ("json:a=1", "write $.name"),
         ("json:$.a[*]=1", "write $.name"),

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cause::Cause;
 use crate::grouped::{merged, show_agents};
+use crate::grpc::{GrpcStatus, ResponseStatus};
 use crate::units::{percent, plural, show_count, show_s};
 
 /// Fix for a server that stopped responding.
@@ -199,6 +200,8 @@ pub enum Reason {
 pub enum FailureKind {
     /// A status code.
     Status(u16),
+    /// A gRPC status.
+    GrpcStatus(GrpcStatus),
     /// Name in `errors`.
     Error(String),
 }
@@ -302,10 +305,20 @@ impl Display for ThreadFix {
     }
 }
 
+impl From<ResponseStatus> for FailureKind {
+    fn from(status: ResponseStatus) -> Self {
+        match status.grpc {
+            Some(grpc) => FailureKind::GrpcStatus(grpc),
+            None => FailureKind::Status(status.http),
+        }
+    }
+}
+
 impl Display for FailureKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Status(status) => write!(f, "status {status}"),
+            Self::GrpcStatus(status) => write!(f, "status {status}"),
             Self::Error(name) => f.write_str(&name.replace('_', " ")),
         }
     }

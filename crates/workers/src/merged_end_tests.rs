@@ -126,7 +126,7 @@ fn keeps_a_limited_number_of_examples() {
     };
     let end = merge([end(503..506, "first"), end(500..504, "second")], None);
     let responses: Vec<_> = (end.not_ok_responses.iter())
-        .map(|one| (one.status, one.body.as_str()))
+        .map(|one| (one.status.http, one.body.as_str()))
         .collect();
     let [first, second] = ["first", "second"];
     assert_eq!(

@@ -4,6 +4,7 @@ use super::*;
 use crate::testing::{closed, open, thread};
 use crate::why::tests::{machine, run_with};
 use floodmark_record::events::{AddressUse, EndReason, HeldConnections, ThreadUsage};
+use floodmark_record::grpc::GrpcStatus;
 use floodmark_record::host::BusyProcess;
 use floodmark_record::interval::Interval;
 use floodmark_record::plan::Plan;
@@ -503,6 +504,12 @@ fn a_run_without_ok_responses_is_invalid() {
         );
         case.run.validity = case.judge();
         assert!(is_only_not_ok(&case.run));
+        case.run.requests.statuses = [(200, sent)].into();
+        case.run.requests.grpc_statuses = [(GrpcStatus::Internal, sent)].into();
+        case.is(
+            Status::Invalid,
+            &["no response was ok (mostly status INTERNAL: 10,000)"],
+        );
         // If the client did not send the load as planned, that fault takes precedence.
         case.run.lateness_us.p99 = Some(50_000.0);
         case.run.longest_stall_ns = Some(5_000_000_000);

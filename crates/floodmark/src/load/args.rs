@@ -38,7 +38,7 @@ pub struct LoadArgs {
     /// Load floodmark's own hello server for 8s over kept and 8s over fresh connections; no URL
     /// needed
     #[arg(long, conflicts_with_all = [
-        "streams", "fresh", "requests_per_connection", "close_first", "retry", "hold", "sources", "resolve", "unix_socket", "mix", "server_pid",
+        "streams", "fresh", "requests_per_connection", "close_first", "retry", "hold", "sources", "resolve", "unix_socket", "grpc", "mix", "server_pid",
         "no_watch", "with", "observe", "place", "json", "html", "csv", "hdr", "request_log", "out",
     ])]
     pub demo: bool,

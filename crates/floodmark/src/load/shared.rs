@@ -5,11 +5,12 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{ArgGroup, Args};
 use floodmark_host::{ProcessPlacement, Stop};
 use floodmark_lab::{Attempts, Directory, Monitoring, RemoteObserver};
 use floodmark_observe::{MonitorTargets, Root};
+use floodmark_plan::grpc::{GrpcSpec, MethodName};
 use floodmark_plan::http::{MAX_STREAMS, MAX_TABLE, MAX_WINDOW, MIN_WINDOW};
 use floodmark_plan::spec::{BackendChoice, BodySource, HttpVersion};
 use floodmark_plan::values::{
@@ -59,9 +60,9 @@ pub struct SharedArgs {
 
     /// Condition that a response must meet to count as ok: status=200, body=TEXT (the whole body
     /// equals TEXT), json=VALUE (the body equals this JSON), json:$.a[0].b=VALUE (the body has this
-    /// JSON value or text there; `absent`: no value), contains:TEXT or regex:PATTERN; repeatable; a
-    /// response must meet one condition of each kind and path, and all with contains or regex
-    /// [default: status 2xx or 3xx]
+    /// JSON value or text there; `absent`: no value), contains:TEXT, regex:PATTERN, or grpc-status=NOT_FOUND
+    /// (a name or number); repeatable; a response must meet one condition of each kind and path, and
+    /// all with contains or regex [default: status 2xx or 3xx; with --grpc, grpc-status=0]
     #[arg(long, value_name = "WHAT", help_heading = "Judgment")]
     pub expect: Vec<Expect>,
 
@@ -103,7 +104,7 @@ impl SharedArgs {
             origin: Origin::CommandLine,
             load: LoadSpec {
                 threads: self.threads,
-                http: Some(connection.http),
+                http: connection.http,
                 streams: connection.streams,
                 h2_window: connection.h2_window,
                 h2_table: connection.h2_table,
@@ -129,6 +130,12 @@ impl SharedArgs {
             method: self.request.method.clone(),
             headers: self.request.headers.clone(),
             body: self.request.body_source(),
+            grpc: self.request.grpc.clone().map(|method| GrpcSpec {
+                method,
+                proto: self.request.proto.clone(),
+            }),
+            proto: self.request.proto.clone(),
+            proto_path: self.request.proto_path.clone(),
             mix: self.request.mix.clone(),
             expect: self.expect.clone(),
             public: self.safety.public,
@@ -285,9 +292,10 @@ pub fn words<T: Copy + Send + Sync + 'static, const N: usize>(
 /// Flags for connections.
 #[derive(Debug, Clone, Args)]
 pub struct ConnectionArgs {
-    /// Version of HTTP; with 2, http:// uses prior knowledge and https:// uses ALPN
-    #[arg(long, value_name = "VERSION", value_parser = http(), default_value = HttpVersion::default().name())]
-    pub http: HttpVersion,
+    /// Version of HTTP; with 2, http:// uses prior knowledge and https:// uses ALPN [default: 1.1;
+    /// with --grpc, 2]
+    #[arg(long, value_name = "VERSION", value_parser = http())]
+    pub http: Option<HttpVersion>,
 
     /// HTTP/2: maximum number of requests in flight on each connection, at most 1,000; no effect if
     /// --http auto chooses HTTP/1.1 [default: 1]
@@ -387,6 +395,7 @@ pub struct SafetyArgs {
 
 /// Flags for the request.
 #[derive(Debug, Clone, Args)]
+#[command(group = ArgGroup::new("described").args(["grpc", "mix"]))]
 pub struct RequestArgs {
     /// HTTP method [default: GET, or POST with a body]
     #[arg(short = 'X', long, value_name = "METHOD")]
@@ -405,9 +414,23 @@ pub struct RequestArgs {
     #[arg(long, value_name = "FILE")]
     pub body_file: Option<PathBuf>,
 
-    /// TOML file with several requests to send in turn; see docs/examples/mix.toml. -H and --expect
-    /// set defaults for these requests [default: none]
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["method", "body", "body_file"])]
+    /// Call this unary gRPC method, such as helloworld.Greeter/SayHello, with the body as JSON (`{}`
+    /// without one); uses HTTP/2 [default: none]
+    #[arg(long, value_name = "METHOD", conflicts_with = "method")]
+    pub grpc: Option<MethodName>,
+
+    /// File that describes the gRPC methods: a .proto file, or a descriptor set of protoc [default:
+    /// ask the server (reflection)]
+    #[arg(long, value_name = "FILE", requires = "described")]
+    pub proto: Option<PathBuf>,
+
+    /// Directory of .proto files that --proto imports; repeatable [default: the directory of --proto]
+    #[arg(long, value_name = "DIR", requires = "described")]
+    pub proto_path: Vec<PathBuf>,
+
+    /// TOML file with several requests to send in turn; see docs/examples/mix.toml. -H, --expect and
+    /// --proto set defaults for these requests [default: none]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["method", "body", "body_file", "grpc"])]
     pub mix: Option<PathBuf>,
 }
 

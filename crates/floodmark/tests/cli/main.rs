@@ -22,6 +22,7 @@ mod endings;
 mod exactness;
 mod export;
 mod github_summary;
+mod grpc;
 mod help;
 mod hold;
 mod https;

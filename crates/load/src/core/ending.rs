@@ -1,6 +1,7 @@
 //! Reads and classifies responses. Ends requests that get no complete response, and closes
 //! connections.
 
+use floodmark_record::grpc::ResponseStatus;
 use floodmark_record::operation::OperationKind;
 use floodmark_record::plan::{CloseFirst, Retry};
 use floodmark_record::reason::COMPRESSED_BODY;
@@ -30,6 +31,19 @@ const CLOSE_GRACE: Ns = 200_000_000;
 /// A TLS handshake that is unfinished at the end of the run counts as failed if it is at least this
 /// old, in ns.
 const LONG_HANDSHAKE: Ns = 1_000_000_000;
+
+/// Text to keep from a response that is not ok.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Excerpt<'a> {
+    /// The body, which was collected.
+    Body,
+    /// The body in a whole response (HTTP/1.1).
+    Response(&'a [u8]),
+    /// The value of `grpc-message`.
+    Message(&'a [u8]),
+    /// Unknown, because an earlier read returned the start of the body.
+    Unknown,
+}
 
 impl Core {
     pub(super) fn received(
@@ -63,7 +77,8 @@ impl Core {
         let judge = &self.judges[group as usize];
         let needs_body = judge.needs_body();
         let wants_body = |not_ok_responses: &NotOkBodies, reader: &Reader| {
-            let wants = |status| !judge.is_ok_status(status) && not_ok_responses.wants(status);
+            let wants =
+                |status: u16| !judge.is_ok_status(status) && not_ok_responses.wants(status.into());
             !needs_body && reader.status().is_some_and(wants)
         };
         let collects = needs_body || exchange.keeps_body;
@@ -97,12 +112,12 @@ impl Core {
                     return;
                 };
                 let is_out_of_step = fed.consumed < data.len();
-                let unread = match (collects, starts) {
-                    (true, _) => None,
-                    (false, true) => Some(data),
-                    (false, false) => Some(&[][..]),
+                let excerpt = match (collects, starts) {
+                    (true, _) => Excerpt::Body,
+                    (false, true) => Excerpt::Response(data),
+                    (false, false) => Excerpt::Unknown,
                 };
-                self.responded(slot, response.status, unread, at, now);
+                self.responded(slot, response.status.into(), excerpt, at, now);
                 if is_sending {
                     // The server responded before it read the whole request. Close the connection,
                     // because the unsent rest would delay the next request (RFC 9112, section 9.5).
@@ -148,18 +163,20 @@ impl Core {
         let exchange = &self.exchanges[slot as usize];
         let group = exchange.moments.pick.group;
         let collects = exchange.keeps_body || self.judges[group as usize].needs_body();
-        let unread = (!collects).then_some(&[][..]);
-        self.responded(slot, status, unread, now, now);
+        let excerpt = if collects {
+            Excerpt::Body
+        } else {
+            Excerpt::Unknown
+        };
+        self.responded(slot, status.into(), excerpt, now, now);
     }
 
-    /// Classifies and counts a complete response that arrived at `at`. `unread` is `None` if the
-    /// body was collected. Otherwise, `unread` contains the whole response, or is empty if an
-    /// earlier read returned the start of the response.
+    /// Classifies and counts a complete response that arrived at `at`.
     pub(super) fn responded(
         &mut self,
         index: ExchangeIndex,
-        status: u16,
-        unread: Option<&[u8]>,
+        status: ResponseStatus,
+        excerpt: Excerpt<'_>,
         at: Ns,
         now: Ns,
     ) {
@@ -177,15 +194,16 @@ impl Core {
             .responded(&exchange.moments, at, status, outcome);
         if let Some(log) = &mut self.request_log {
             let outcome = LoggedOutcome::Sent(outcome);
-            log.add(exchange, connection, slot, at, status, outcome);
+            log.add(exchange, connection, slot, at, status.http, outcome);
         }
         if outcome != Outcome::Ok && self.not_ok_responses.wants(status) {
-            match unread {
-                None => self.not_ok_responses.keep(status, body),
-                Some([]) => {}
-                Some(data) => self
+            match excerpt {
+                Excerpt::Body => self.not_ok_responses.keep(status, body),
+                Excerpt::Response(data) => self
                     .not_ok_responses
                     .keep(status, &body_in(data, judge.to_head)),
+                Excerpt::Message(message) => self.not_ok_responses.keep(status, message),
+                Excerpt::Unknown => {}
             }
         }
         if outcome == Outcome::Wrong && judge.is_compressed(body) {
@@ -193,7 +211,7 @@ impl Core {
         }
         if let Some(lacking) = judge.wants() {
             // A response with status 2xx or 3xx that lacks the required content is not ok.
-            if (200..400).contains(&status) && outcome == Outcome::Wrong {
+            if (200..400).contains(&status.http) && outcome == Outcome::Wrong {
                 self.recorder.error(lacking);
             }
             if let Some(content) = content {

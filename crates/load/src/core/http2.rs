@@ -11,12 +11,15 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
+use floodmark_record::grpc::{GrpcStatus, ResponseStatus};
 use floodmark_record::http2::{Http2Use, ServerSettings};
 use floodmark_record::operation::OperationKind;
 use floodmark_record::plan::{CloseFirst, Http2, Retry};
 use floodmark_record::{Outcome, TimeKind};
+use floodmark_wire::grpc::{GrpcFault, GrpcResponse, decode_message};
 use floodmark_wire::h2::{Config, ConnectionError, ErrorCode, Event, EventSink, Unavailable};
 
+use super::ending::Excerpt;
 use super::starting::{Room, RoomSource};
 use super::{Action, Core};
 use crate::arrivals::RequestSource;
@@ -50,6 +53,8 @@ pub(super) struct Multiplexing {
     returned: VecDeque<NextRequest>,
     /// The body of the request that is being started.
     scratch: Vec<u8>,
+    /// Buffer for [`Responses::grpc_message`].
+    grpc_message: Vec<u8>,
     /// Server settings, and counts of GOAWAY frames and unprocessed requests.
     pub(super) used: Http2Use,
 }
@@ -101,6 +106,7 @@ impl Multiplexing {
             requests,
             returned: VecDeque::new(),
             scratch: Vec::new(),
+            grpc_message: Vec::with_capacity(MAX_KEPT),
             used: Http2Use::default(),
         }
     }
@@ -422,6 +428,7 @@ impl Core {
         next.assign_to(exchange);
         exchange.stream = stream;
         exchange.status = 0;
+        exchange.grpc = GrpcResponse::default();
         exchange.received = 0;
         exchange.keeps_body = false;
         exchange.body = Vec::new();
@@ -520,7 +527,12 @@ impl Core {
         };
         http2.renew(now);
         let limit = self.limit_of(Some(http2.session.stream_limit()));
+        let grpc_message = self
+            .http2
+            .as_mut()
+            .map(|all| std::mem::take(&mut all.grpc_message));
         let mut responses = Responses {
+            grpc_message: grpc_message.unwrap_or_default(),
             core: self,
             slot,
             at,
@@ -539,17 +551,19 @@ impl Core {
         let (body_bytes, pong) = (responses.body_bytes, responses.pong);
         http2.is_draining |= responses.is_draining;
         http2.ping.has_response |= responses.has_response;
-        if responses.has_settings
-            && let Some(all) = &mut self.http2
-        {
-            let peer = http2.session.peer();
-            all.used.settings = Some(ServerSettings {
-                max_streams: peer.max_streams,
-                window_bytes: peer.stream_window,
-                table_bytes: peer.header_table,
-                frame_bytes: peer.max_frame,
-            });
-            http2.take_settings();
+        let (has_settings, grpc_message) = (responses.has_settings, responses.grpc_message);
+        if let Some(all) = &mut self.http2 {
+            all.grpc_message = grpc_message;
+            if has_settings {
+                let peer = http2.session.peer();
+                all.used.settings = Some(ServerSettings {
+                    max_streams: peer.max_streams,
+                    window_bytes: peer.stream_window,
+                    table_bytes: peer.header_table,
+                    frame_bytes: peer.max_frame,
+                });
+                http2.take_settings();
+            }
         }
         let recorder = &mut self.recorder;
         recorder.received(http2.group, data.len() - body_bytes);
@@ -775,6 +789,8 @@ struct Responses<'a> {
     pong: Option<[u8; 8]>,
     /// Whether the server responded on a stream whose request has not been sent yet.
     guesses_streams: bool,
+    /// Decoded `grpc-message` of the section that is being read, at most [`MAX_KEPT`] bytes.
+    grpc_message: Vec<u8>,
 }
 
 impl Responses<'_> {
@@ -801,7 +817,7 @@ impl Responses<'_> {
         exchange.status = status;
         exchange.keeps_body = !judge.needs_body()
             && !judge.is_ok_status(status)
-            && self.core.not_ok_responses.wants(status);
+            && self.core.not_ok_responses.wants(status.into());
     }
 
     fn data(&mut self, index: ExchangeIndex, bytes: &[u8]) {
@@ -813,7 +829,11 @@ impl Responses<'_> {
         if core.request_log.is_some() {
             exchange.received += bytes.len() as u64;
         }
-        let limit = if core.judges[group as usize].needs_body() {
+        let judge = &core.judges[group as usize];
+        if judge.is_grpc() {
+            exchange.grpc.data(bytes);
+        }
+        let limit = if judge.needs_body() {
             judge::LONGEST_BODY + 1
         } else if exchange.keeps_body {
             MAX_KEPT
@@ -830,14 +850,31 @@ impl Responses<'_> {
         let exchange = &self.core.exchanges[index as usize];
         let judge = &self.core.judges[exchange.moments.pick.group as usize];
         let has_body = exchange.keeps_body || judge.needs_body();
-        let unread = (!has_body).then_some(&[][..]);
         let at = self.not_before(exchange.moments.first);
-        let status = exchange.status;
+        let http = exchange.status;
+        // Other responses, such as those of a proxy, have no gRPC status.
+        let grpc = match (judge.is_grpc() && http == 200).then(|| exchange.grpc.finish()) {
+            None => None,
+            Some(Ok(code)) => Some(GrpcStatus::from_code(code)),
+            Some(Err(fault)) => return self.reject_call(index, fault),
+        };
+        let excerpt = match grpc {
+            Some(_) => Excerpt::Message(&self.grpc_message),
+            None if has_body => Excerpt::Body,
+            None => Excerpt::Unknown,
+        };
         let connection = &mut self.core.connections[self.slot as usize];
         if std::mem::take(&mut connection.is_silent) {
             self.core.recorder.silent -= 1;
         }
-        self.core.responded(index, status, unread, at, self.now);
+        let status = ResponseStatus { http, grpc };
+        self.core.responded(index, status, excerpt, at, self.now);
+    }
+
+    /// Ends a gRPC call whose response is malformed.
+    fn reject_call(&mut self, index: ExchangeIndex, fault: GrpcFault) {
+        self.core.recorder.error(fault.name());
+        self.core.fail_exchange(index, Outcome::Malformed, self.now);
     }
 
     fn count_go_away(&mut self, code: ErrorCode) {
@@ -870,6 +907,22 @@ impl Responses<'_> {
 }
 
 impl EventSink for Responses<'_> {
+    fn field(&mut self, stream: u32, name: &[u8], value: &[u8]) {
+        let is_status = name == b"grpc-status";
+        if !is_status && name != b"grpc-message" {
+            return;
+        }
+        let Some(index) = self.exchange(stream) else {
+            return;
+        };
+        if is_status {
+            self.core.exchanges[index as usize].grpc.status(value);
+        } else {
+            self.grpc_message.clear();
+            decode_message(value, MAX_KEPT, &mut self.grpc_message);
+        }
+    }
+
     fn event(&mut self, event: Event<'_>) {
         let stream = match event {
             Event::Head { stream, .. }
@@ -914,6 +967,9 @@ impl EventSink for Responses<'_> {
                 self.head(index, status);
                 if end {
                     self.complete(index);
+                } else {
+                    // Only trailers, or a head without a body, contain the gRPC status.
+                    self.core.exchanges[index as usize].grpc = GrpcResponse::default();
                 }
             }
             Event::Data { bytes, end, .. } => {
@@ -938,5 +994,6 @@ impl EventSink for Responses<'_> {
             | Event::Pong(_)
             | Event::WindowUpdate { .. } => {}
         }
+        self.grpc_message.clear();
     }
 }

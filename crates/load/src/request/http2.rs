@@ -89,7 +89,8 @@ impl RequestText<'_> {
         scheme: Scheme,
     ) -> Result<(Vec<RequestField>, Http2Request), (RequestPart, InvalidRequest)> {
         let bytes = self.body()?;
-        let body = if self.of.templates {
+        // The plan replaced the templates of a message, if there are any.
+        let body = if self.of.templates && !self.of.request.is_grpc {
             self.template(bytes, RequestPart::Body)?
         } else {
             RequestTemplate::literal(bytes)

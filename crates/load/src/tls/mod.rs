@@ -31,6 +31,7 @@ use crate::failure::TlsFailure;
 
 pub use self::config::{Tls, TlsError, check_identity};
 pub use self::negotiation::chooses_http2;
+pub(crate) use self::negotiation::{Stream, connect, secure_http2};
 
 /// Initial capacity in bytes for received data: one read from the inner backend, and the partial
 /// record left over from the previous read.

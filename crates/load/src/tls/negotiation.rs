@@ -6,19 +6,18 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use floodmark_record::plan::Address;
+use floodmark_record::plan::{Address, Http, Http2};
 use floodmark_record::units::show_duration;
-use rustls::{ClientConfig, ClientConnection, Error};
+use rustls::{ClientConfig, ClientConnection, Error, StreamOwned};
 
 use super::Tls;
 use super::config::{HTTP_1_1, HTTP_2};
 use crate::failure::TlsFailure;
 
 /// A connection whose reads and writes have a timeout.
-trait Stream: Read + Write {}
+pub trait Stream: Read + Write {}
 
-impl Stream for TcpStream {}
-impl Stream for UnixStream {}
+impl<S: Read + Write> Stream for S {}
 
 /// Returns whether a server chooses HTTP/2 (ALPN, RFC 7301). Does one TLS handshake that offers
 /// HTTP/2 and HTTP/1.1. `timeout` limits the wait for the connection, and each wait for the server
@@ -61,7 +60,32 @@ fn handshake(
     Ok(client.alpn_protocol() == Some(HTTP_2))
 }
 
-fn connect(address: &Address, timeout: Duration) -> io::Result<Box<dyn Stream>> {
+/// Does a TLS handshake that offers only HTTP/2.
+///
+/// # Errors
+/// The handshake fails.
+pub fn secure_http2(tls: &Tls, mut stream: Box<dyn Stream>) -> io::Result<Box<dyn Stream>> {
+    let tls = tls.clone().with_http(Http::V2(Http2::default()));
+    let (config, sender) = tls.for_thread();
+    let explain = |error: io::Error| {
+        let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+        match inner {
+            Some(inner) => TlsFailure::from_rustls(inner, &[], sender.exchange(), true).into(),
+            None => error,
+        }
+    };
+    let mut client = ClientConnection::new(config, tls.name).map_err(io::Error::other)?;
+    while client.is_handshaking() {
+        client.complete_io(&mut stream).map_err(&explain)?;
+    }
+    Ok(Box::new(StreamOwned::new(client, stream)))
+}
+
+/// Opens a connection. `timeout` limits the wait for it, and each read and write.
+///
+/// # Errors
+/// The server is unreachable.
+pub fn connect(address: &Address, timeout: Duration) -> io::Result<Box<dyn Stream>> {
     let limit = Some(timeout);
     match address {
         Address::Ip(address) => {

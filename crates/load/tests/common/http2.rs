@@ -55,6 +55,28 @@ pub fn read_frame(stream: &mut impl Read) -> Option<(FrameHeader, Vec<u8>)> {
 
 /// Responds to every request on a connection with status 200 and the body `hello`.
 pub fn respond_on_all_streams(stream: &mut (impl Read + Write)) {
+    respond_with(stream, |id| {
+        let head = frame(kind::HEADERS, flag::END_HEADERS, id, STATUS_200);
+        let body = frame(kind::DATA, flag::END_STREAM, id, b"hello");
+        [head, body].concat()
+    });
+}
+
+/// Responds to every gRPC call on a connection with a message and status OK.
+pub fn respond_to_calls(stream: &mut (impl Read + Write)) {
+    // Literal fields without indexing (RFC 7541, section 6.2.2).
+    const TRAILERS: &[u8] = b"\0\x0bgrpc-status\x010\0\x0cgrpc-message\x06so%20x";
+    respond_with(stream, |id| {
+        let head = frame(kind::HEADERS, flag::END_HEADERS, id, STATUS_200);
+        let body = frame(kind::DATA, 0, id, b"\0\0\0\0\x02ab");
+        let flags = flag::END_HEADERS | flag::END_STREAM;
+        let trailers = frame(kind::HEADERS, flags, id, TRAILERS);
+        [head, body, trailers].concat()
+    });
+}
+
+/// Responds to every request on a connection. `response` returns the frames for a stream.
+fn respond_with(stream: &mut (impl Read + Write), response: impl Fn(u32) -> Vec<u8>) {
     if !read_preface(stream) || stream.write_all(SETTINGS).is_err() {
         return;
     }
@@ -62,10 +84,7 @@ pub fn respond_on_all_streams(stream: &mut (impl Read + Write)) {
         if header.kind != kind::HEADERS {
             continue;
         }
-        let id = header.stream;
-        let head = frame(kind::HEADERS, flag::END_HEADERS, id, STATUS_200);
-        let body = frame(kind::DATA, flag::END_STREAM, id, b"hello");
-        if stream.write_all(&[head, body].concat()).is_err() {
+        if stream.write_all(&response(header.stream)).is_err() {
             return;
         }
     }

@@ -169,7 +169,7 @@ fn hostile() -> Record {
     }
     run.checks = fixture::violated().checks;
     run.not_ok_responses = vec![NotOkResponse {
-        status: 500,
+        status: 500.into(),
         body: bad(),
     }];
     (run.checks[0].name, run.checks[0].detail) = (bad(), bad());

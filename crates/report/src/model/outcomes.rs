@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
+use floodmark_record::grpc::ResponseStatus;
 use floodmark_record::outcome::Counts;
 use floodmark_record::run::Run;
 use floodmark_record::units::{show_bytes, show_count};
@@ -88,8 +89,8 @@ pub(crate) fn lines(runs: &[&Run]) -> Vec<TextLine> {
         }
     }
     let mut lines = vec![TextLine::new("outcomes", outcomes(&counts))];
-    if counts.statuses.len() > 1 || counts.ok < counts.statuses.values().sum() {
-        lines.extend(frequencies("statuses", &counts.statuses));
+    if counts.by_status().count() > 1 || counts.ok < counts.statuses.values().sum() {
+        lines.extend(statuses(&counts));
     }
     lines.extend(bodies(runs));
     lines.extend(frequencies("errors", &errors));
@@ -100,15 +101,28 @@ pub(crate) fn lines(runs: &[&Run]) -> Vec<TextLine> {
     lines
 }
 
-/// For each status that was not ok, returns the body of the first response.
+/// Returns the number of responses by HTTP status and by gRPC status. Status 200 of gRPC calls is
+/// not listed unless other responses have another status.
+pub(crate) fn statuses(counts: &Counts) -> Vec<TextLine> {
+    let has_http =
+        counts.grpc_statuses.is_empty() || counts.by_status().any(|(of, _)| of.grpc.is_none());
+    let http = has_http.then(|| frequencies("statuses", &counts.statuses));
+    let grpc = frequencies("gRPC status", &counts.grpc_statuses);
+    http.flatten().into_iter().chain(grpc).collect()
+}
+
+/// For each status that was not ok, returns the body or the gRPC message of the first response.
 pub(crate) fn bodies(runs: &[&Run]) -> Vec<TextLine> {
-    let mut first: BTreeMap<u16, &str> = BTreeMap::new();
+    let mut first: BTreeMap<ResponseStatus, &str> = BTreeMap::new();
     for response in runs.iter().flat_map(|run| &run.not_ok_responses) {
         first.entry(response.status).or_insert(&response.body);
     }
-    let line = |(status, body): (u16, &str)| {
+    let line = |(status, body): (ResponseStatus, &str)| {
         let body = if body.is_empty() { "(empty)" } else { body };
-        line(format!("body of {status}"), body)
+        match status.grpc {
+            Some(grpc) => line("gRPC message", format!("{grpc}: {body}")),
+            None => line(format!("body of {status}"), body),
+        }
     };
     first.into_iter().map(line).collect()
 }

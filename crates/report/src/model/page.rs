@@ -310,7 +310,7 @@ fn all_outcomes(drawn: &[NamedRun<'_>]) -> Blocks {
         blocks.tables([outcomes::table(&named)]);
     }
     for (name, run) in named {
-        let statuses = outcomes::frequencies("statuses", &run.requests.statuses);
+        let statuses = outcomes::statuses(&run.requests);
         let errors = outcomes::frequencies("errors", &run.request_errors().collect());
         let imbalance = outcomes::imbalance("counts", &run.requests);
         let bodies = outcomes::bodies(&[run]);

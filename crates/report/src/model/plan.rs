@@ -286,6 +286,7 @@ fn request(request: &RequestPlan) -> Vec<TextLine> {
         let text = request.body.bytes().map(std::str::from_utf8);
         let what = match (request.body.digest(), text) {
             (Some(digest), _) => format!("{size}, SHA-256 {}", digest.sha256),
+            (None, _) if request.is_grpc => format!("{size}, gRPC message"),
             (None, Some(Ok(text))) => {
                 let begin: String = text.chars().take(MAX_BODY).collect();
                 let more = if begin.len() < text.len() { " …" } else { "" };

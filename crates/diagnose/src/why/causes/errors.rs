@@ -1,6 +1,7 @@
 //! Many requests failed: unexpected or malformed responses, rejections that no rate limiter
 //! explains, or no response at all.
 
+use floodmark_record::grpc::{GrpcStatus, ResponseStatus};
 use floodmark_record::plan::Http;
 use floodmark_record::reason::FIX_STOPPED;
 
@@ -92,17 +93,16 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     }
     let is_limited = is_limited(run);
     let most_frequent = counts
-        .statuses
-        .iter()
-        .filter(|(status, _)| !(200..400).contains(*status))
-        .filter(|(status, _)| !(is_limited && matches!(status, 429 | 503)))
-        .max_by_key(|(_, n)| **n);
+        .by_status()
+        .filter(|(status, _)| !status.is_success())
+        .filter(|(status, _)| !(is_limited && status.is_rejection()))
+        .max_by_key(|(_, n)| *n);
     let fault = response_fault(run)
         .filter(|_| counts.malformed > counts.wrong + counts.rejected)
         .or_else(|| refused(run));
     let kind = match (&fault, most_frequent) {
         (Some(fault), _) => fault.problem.clone(),
-        (None, Some((status, n))) => format!("status {status}: {}", show_count(*n)),
+        (None, Some((status, n))) => format!("status {status}: {}", show_count(n)),
         (None, None) => "unexpected body".to_owned(),
     };
     Candidate::new(
@@ -126,13 +126,33 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
         )],
         match (fault, most_frequent) {
             (Some(fault), _) => fault.fix,
-            (None, Some((404 | 405, _))) => "check the method and path of the request",
-            (None, Some((401 | 403, _))) => "add the required credentials (-H 'Authorization: ...')",
+            (None, Some((status, _))) if is_unknown(status) => {
+                "check the method and path of the request"
+            }
+            (None, Some((status, _))) if lacks_credentials(status) => {
+                "add the required credentials (-H 'Authorization: ...')"
+            }
             (None, _) => "check the server's log; count only successful responses",
         },
     )
     .at([(StepKind::Errors, Actor::Server)])
     .found()
+}
+
+/// Returns whether the server does not know the method or path.
+fn is_unknown(status: ResponseStatus) -> bool {
+    matches!(status.http, 404 | 405) || status.grpc == Some(GrpcStatus::Unimplemented)
+}
+
+/// Returns whether the server requires credentials.
+fn lacks_credentials(status: ResponseStatus) -> bool {
+    let is_denied = |status| {
+        matches!(
+            status,
+            GrpcStatus::Unauthenticated | GrpcStatus::PermissionDenied
+        )
+    };
+    matches!(status.http, 401 | 403) || status.grpc.is_some_and(is_denied)
 }
 
 /// Returns the share of the requests that lost their connection, of those and the answered ones.

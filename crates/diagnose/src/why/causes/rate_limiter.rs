@@ -1,7 +1,9 @@
 //! The server limits the request rate: it rejects requests, or delays them to keep a constant rate.
 
+use floodmark_record::grpc::GrpcStatus;
+
 use super::*;
-use crate::failures::refused;
+use crate::failures::{refused, rejection_statuses};
 use crate::why::facts::seconds;
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
@@ -23,11 +25,17 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
 /// requests every second, or responds with status 429. A server that responds only with 503 for a
 /// while has failed. A server that refuses streams has another limit.
 pub(super) fn is_limited(run: &Run) -> bool {
-    let count = |status: u16| run.requests.statuses.get(&status).copied().unwrap_or(0);
+    let counts = &run.requests;
+    let count = |http: u16, grpc| {
+        let of_http = counts.statuses.get(&http).copied().unwrap_or(0);
+        of_http + counts.grpc_statuses.get(&grpc).copied().unwrap_or(0)
+    };
+    let limited = count(429, GrpcStatus::ResourceExhausted);
+    let unavailable = count(503, GrpcStatus::Unavailable);
     let mut seconds = seconds(run);
     refused(run).is_none()
         && run.requests.ok > 0
-        && (count(429) > count(503) || seconds.all(|row| row.throughput_per_s > 0.0))
+        && (limited > unavailable || seconds.all(|row| row.throughput_per_s > 0.0))
 }
 
 /// Returns the number of responses.
@@ -41,8 +49,9 @@ fn rejecting(facts: &RunFacts<'_>) -> Option<Finding> {
     let (counts, responses) = (&facts.run.requests, responses(facts.run));
     let share = counts.rejected as f64 / responses.max(1) as f64;
     let rejected = format!(
-        "{:.1} % of the responses had status 429 or 503",
-        share * 100.0
+        "{:.1} % of the responses had status {}",
+        share * 100.0,
+        rejection_statuses(facts.run)
     );
     if share < NOTICEABLE {
         return ruled_out(rejected);

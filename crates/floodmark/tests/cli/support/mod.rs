@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use floodmark_record::{Counts, Record};
 
+pub mod grpc;
 pub mod hostile;
 pub mod https;
 pub mod pty;
