@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::scenario::ResponseFault;
+use crate::scenario::{ResponseFault, Setting};
 
 /// The log of a server from start to stop.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -21,6 +21,8 @@ pub struct Log {
     pub connections: Vec<ConnectionEntry>,
     /// Stalls in order.
     pub stalls: Vec<StallEntry>,
+    /// Settings of HTTP/2 that the clients have acknowledged.
+    pub settings: Vec<SettingsEntry>,
     /// Totals of the server.
     pub totals: LogTotals,
 }
@@ -30,6 +32,12 @@ pub struct Log {
 pub struct RequestEntry {
     /// Fault that was injected into the response, if any.
     pub fault: Option<ResponseFault>,
+    /// Index of the connection, in order of acceptance.
+    pub connection: u64,
+    /// Number after the last `/` of the request's path, if any.
+    pub number: Option<u64>,
+    /// HTTP/2: time when the HEADERS frame was read; 0 over HTTP/1.1.
+    pub head_ns: u64,
     /// Time when the request's last byte arrived in the kernel. Without a kernel timestamp, the
     /// time when epoll reported the byte.
     pub readable_ns: u64,
@@ -42,7 +50,7 @@ pub struct RequestEntry {
     pub departure_ns: u64,
     /// Bytes of the request.
     pub bytes_in: u32,
-    /// Bytes of the response that the kernel accepted.
+    /// Bytes of the response that the kernel accepted; 0 over HTTP/2, which counts only the total.
     pub bytes_out: u32,
 }
 
@@ -70,6 +78,20 @@ pub struct StallEntry {
     pub begin_ns: u64,
     /// Time when the server resumed. The server may resume later than planned.
     pub end_ns: u64,
+}
+
+/// A setting of an HTTP/2 connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SettingsEntry {
+    /// Index of the connection, in order of acceptance.
+    pub connection: u64,
+    /// The setting and its value.
+    pub setting: Setting,
+    /// Time just before the setting was sent.
+    pub sent_ns: u64,
+    /// Time when the client's acknowledgement was read. The client applied the setting before the
+    /// frames that it sent later.
+    pub acknowledged_ns: u64,
 }
 
 /// The side that closed a connection first, with FIN or RST.
@@ -103,6 +125,8 @@ pub struct LogTotals {
     pub bytes_out: u64,
     /// Number of connections closed because of an invalid request or an overlong head.
     pub bad_requests: u64,
+    /// HTTP/2: number of streams that the server left unprocessed after a GOAWAY.
+    pub ignored_streams: u64,
 }
 
 impl Log {

@@ -23,6 +23,8 @@ pub struct Scenario {
     pub faults: Vec<FaultShare>,
     /// Number of requests after which the server closes a connection.
     pub close_after: Option<CloseAfter>,
+    /// Settings of the server, which speaks only HTTP/2 with prior knowledge; `None` for HTTP/1.1.
+    pub http2: Option<Vec<SettingsChange>>,
     /// Body of the normal response.
     pub body: String,
     /// Whether to poll without sleeping, which detects arrivals immediately but keeps one CPU busy.
@@ -39,6 +41,7 @@ impl Default for Scenario {
             stall: None,
             faults: Vec::new(),
             close_after: None,
+            http2: None,
             body: "Hello, World!".to_owned(),
             busy_poll: false,
         }
@@ -133,7 +136,33 @@ pub struct CloseAfter {
     /// Requests per connection, at least 1.
     pub requests: u64,
     /// Whether the last response has `Connection: close`.
+    ///
+    /// HTTP/2: whether the server serves all streams that the client opens before it receives the
+    /// GOAWAY frame. If not, the server serves exactly the given number of streams, and its GOAWAY
+    /// frame names the last of them (RFC 9113, section 6.8).
     pub announced: bool,
+}
+
+/// A setting that the server sends on each HTTP/2 connection.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SettingsChange {
+    /// Time since the connection was accepted, in milliseconds; 0 for the first SETTINGS frame.
+    pub after_ms: u64,
+    /// The setting.
+    pub setting: Setting,
+}
+
+/// A setting of HTTP/2 (RFC 9113, section 6.5.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Setting {
+    /// Maximum number of open streams (`SETTINGS_MAX_CONCURRENT_STREAMS`). The first value is the
+    /// largest one; without a first value, there is no limit.
+    MaxStreams(u32),
+    /// Initial flow-control window of a stream for request bodies, in bytes
+    /// (`SETTINGS_INITIAL_WINDOW_SIZE`).
+    InitialWindow(u32),
 }
 
 impl Scenario {
@@ -172,6 +201,9 @@ impl Scenario {
         }
         if self.close_after.is_some_and(|c| c.requests == 0) {
             return Err("close_after: requests is 0; it must be at least 1".to_owned());
+        }
+        if self.http2.is_some() && !self.faults.is_empty() {
+            return Err("http2: faults are only possible over HTTP/1.1".to_owned());
         }
         for service in [self.service]
             .into_iter()
@@ -288,6 +320,10 @@ mod tests {
         };
         for invalid in [
             share(1.1, ResponseFault::WrongBody),
+            Scenario {
+                http2: Some(Vec::new()),
+                ..share(0.1, ResponseFault::WrongBody)
+            },
             share(-0.1, ResponseFault::WrongBody),
             share(f64::NAN, ResponseFault::WrongBody),
             share(0.1, ResponseFault::Status { code: 99 }),

@@ -201,13 +201,9 @@ mod tests {
             end_ns: ns(500 + n * STALL.1 + STALL.0),
         };
         let entry = RequestEntry {
-            fault: None,
-            readable_ns: 0,
-            arrival_ns: 0,
             first_byte_ns: 1,
             departure_ns: 1,
-            bytes_in: 1,
-            bytes_out: 1,
+            ..RequestEntry::default()
         };
         let log = Log {
             requests: vec![entry],

@@ -161,13 +161,11 @@ mod tests {
 
     fn entry(arrival_ns: u64, departure_ns: u64) -> RequestEntry {
         RequestEntry {
-            fault: None,
             readable_ns: arrival_ns,
             arrival_ns,
             first_byte_ns: departure_ns,
             departure_ns,
-            bytes_in: 0,
-            bytes_out: 0,
+            ..RequestEntry::default()
         }
     }
 

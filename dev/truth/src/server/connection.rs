@@ -1,4 +1,4 @@
-//! A server connection with its pending input and output, and a minimal request reader. A request
+//! A connection over HTTP/1.1 with its pending input and output, and a minimal request reader. A request
 //! with a body must have a `Content-Length` header.
 
 use std::collections::VecDeque;
@@ -17,9 +17,9 @@ use crate::sys;
 /// this limit by pipelining.
 const INPUT_LIMIT: usize = 4 * HEAD_LIMIT;
 
-/// A connection and its current request.
+/// A connection over HTTP/1.1 and its current request.
 #[derive(Debug)]
-pub struct ServerConnection {
+pub struct Http1Connection {
     pub stream: TcpStream,
     /// Index of the connection, in order of acceptance.
     pub number: u64,
@@ -39,9 +39,9 @@ pub struct ServerConnection {
     written: usize,
 }
 
-impl ServerConnection {
-    pub fn new(stream: TcpStream, number: u64) -> ServerConnection {
-        ServerConnection {
+impl Http1Connection {
+    pub fn new(stream: TcpStream, number: u64) -> Http1Connection {
+        Http1Connection {
             stream,
             number,
             requests: 0,
@@ -63,20 +63,18 @@ impl ServerConnection {
     /// The connection must be closed; the error states which side closes it. The server closes a
     /// connection whose input exceeds the limit.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize, ClosedBy> {
-        match sys::receive(self.stream.as_fd(), buffer) {
-            Ok((0, _)) => Err(ClosedBy::Client),
-            Ok((n, _)) if self.input.len() + n > INPUT_LIMIT => Err(ClosedBy::Server),
-            Ok((n, stamp_ns)) => {
-                self.stamp_ns = stamp_ns;
-                // Bodies are counted but never stored.
-                let body = self.body_left.min(n as u64) as usize;
-                self.body_left -= body as u64;
-                self.input.extend_from_slice(&buffer[body..n]);
-                Ok(n)
-            }
-            Err(error) if is_temporary(&error) => Ok(0),
-            Err(_) => Err(ClosedBy::ClientReset),
+        let (n, stamp_ns) = receive(&self.stream, buffer)?;
+        if self.input.len() + n > INPUT_LIMIT {
+            return Err(ClosedBy::Server);
         }
+        if n > 0 {
+            self.stamp_ns = stamp_ns;
+        }
+        // Bodies are counted but never stored.
+        let body = self.body_left.min(n as u64) as usize;
+        self.body_left -= body as u64;
+        self.input.extend_from_slice(&buffer[body..n]);
+        Ok(n)
     }
 
     /// Takes the next complete request, if any.
@@ -121,7 +119,20 @@ impl ServerConnection {
     }
 }
 
-fn is_temporary(error: &io::Error) -> bool {
+/// Reads once and returns the number of bytes, 0 if there are none yet, and their kernel timestamp.
+///
+/// # Errors
+/// The client has closed the connection; the error states how.
+pub fn receive(stream: &TcpStream, buffer: &mut [u8]) -> Result<(usize, Option<u64>), ClosedBy> {
+    match sys::receive(stream.as_fd(), buffer) {
+        Ok((0, _)) => Err(ClosedBy::Client),
+        Ok(received) => Ok(received),
+        Err(error) if is_temporary(&error) => Ok((0, None)),
+        Err(_) => Err(ClosedBy::ClientReset),
+    }
+}
+
+pub fn is_temporary(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
@@ -145,6 +156,8 @@ pub struct RequestHead {
     pub close: bool,
     /// Whether the request is a readiness probe.
     pub is_probe: bool,
+    /// Number in the request's path, if any.
+    pub number: Option<u64>,
 }
 
 /// Path of readiness probes. Probes are not logged.
@@ -168,6 +181,7 @@ fn read_head(input: &[u8]) -> Result<Option<RequestHead>, BadRequest> {
         body: 0,
         close: request.version == Some(0),
         is_probe: request.path == Some(PROBE),
+        number: request.path.and_then(number_in),
     };
     for header in request.headers.iter() {
         if header.name.eq_ignore_ascii_case("content-length") {
@@ -180,6 +194,11 @@ fn read_head(input: &[u8]) -> Result<Option<RequestHead>, BadRequest> {
         }
     }
     Ok(Some(head))
+}
+
+/// Returns the number after the last `/` of a path, if any.
+pub fn number_in(path: &str) -> Option<u64> {
+    path.rsplit('/').next()?.parse().ok()
 }
 
 #[cfg(test)]

@@ -3,11 +3,11 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
-use std::io;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
+use std::{io, iter};
 
 use floodmark_host::Stop;
 use rustix::buffer::spare_capacity;
@@ -15,7 +15,8 @@ use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use socket2::SockRef;
 
-use super::connection::{RequestHead, ServerConnection};
+use super::connection::{Http1Connection, RequestHead};
+use super::http2::Http2Connection;
 use super::responses::{ResponseStep, Responses};
 use crate::log::{ClosedBy, ConnectionEntry, Log, RequestEntry, StallEntry};
 use crate::scenario::{ResponseFault, Scenario};
@@ -40,8 +41,19 @@ const ACCEPTS_PER_TURN: usize = 256;
 /// Maximum number of bytes per read.
 const READ_BYTES: usize = 64 * 1024;
 
+/// Status of the response to a request that the service rejects.
+const REJECTED_STATUS: u16 = 503;
+
 /// Response to a request that the service rejects.
-const REJECTED: ResponseFault = ResponseFault::Status { code: 503 };
+const REJECTED: ResponseFault = ResponseFault::Status {
+    code: REJECTED_STATUS,
+};
+
+/// A connection.
+enum ServerConnection {
+    Http1(Http1Connection),
+    Http2(Box<Http2Connection>),
+}
 
 pub struct EventLoop {
     epoll: OwnedFd,
@@ -144,7 +156,10 @@ impl EventLoop {
                 break;
             }
             self.due.pop();
-            self.with_connection(token, |this, connection| this.advance(connection, 0))?;
+            self.with_connection(token, |this, connection| match connection {
+                ServerConnection::Http1(connection) => this.advance(connection, 0),
+                ServerConnection::Http2(connection) => this.advance_http2(connection),
+            })?;
         }
         Ok(())
     }
@@ -168,7 +183,18 @@ impl EventLoop {
             });
             let data = EventData::new_u64(token);
             epoll::add(&self.epoll, &stream, data, EventFlags::IN)?;
-            let connection = ServerConnection::new(stream, token);
+            let connection = match &self.scenario.http2 {
+                None => ServerConnection::Http1(Http1Connection::new(stream, token)),
+                Some(settings) => {
+                    let close_after = self.scenario.close_after;
+                    let connection = Http2Connection::new(stream, token, settings, close_after);
+                    let times = connection.change_times();
+                    self.due.extend(times.map(|at| Reverse((at, token))));
+                    // The server sends its settings without waiting for the client.
+                    self.due.push(Reverse((0, token)));
+                    ServerConnection::Http2(Box::new(connection))
+                }
+            };
             self.connections.insert(token, connection);
         }
         Ok(())
@@ -194,17 +220,26 @@ impl EventLoop {
 
     fn ready(&mut self, token: u64, room: bool, readable_ns: u64) -> io::Result<()> {
         self.with_connection(token, |this, connection| {
-            match connection.read(&mut this.buffer) {
+            let read = match connection {
+                ServerConnection::Http1(connection) => connection.read(&mut this.buffer),
+                ServerConnection::Http2(connection) => {
+                    connection.read(&mut this.buffer, readable_ns)
+                }
+            };
+            match read {
                 Ok(n) => this.log.totals.bytes_in += n as u64,
                 Err(by) => {
                     this.log.totals.bad_requests += u64::from(by == ClosedBy::Server);
                     return Ok(Some(by));
                 }
             }
-            if room || connection.steps.is_empty() {
-                return this.advance(connection, readable_ns);
+            match connection {
+                ServerConnection::Http1(connection) if room || connection.steps.is_empty() => {
+                    this.advance(connection, readable_ns)
+                }
+                ServerConnection::Http1(_) => Ok(None),
+                ServerConnection::Http2(connection) => this.advance_http2(connection),
             }
-            Ok(None)
         })
     }
 
@@ -212,7 +247,7 @@ impl EventLoop {
     /// Returns the side that closed the connection, if any.
     fn advance(
         &mut self,
-        connection: &mut ServerConnection,
+        connection: &mut Http1Connection,
         readable_ns: u64,
     ) -> io::Result<Option<ClosedBy>> {
         loop {
@@ -230,7 +265,7 @@ impl EventLoop {
                     self.sent(connection, now_ns, n);
                     if all == connection.awaits_writable {
                         connection.awaits_writable = !all;
-                        self.watch_writable(connection, !all)?;
+                        self.watch_writable(&connection.stream, connection.number, !all)?;
                     }
                     if !all {
                         return Ok(None);
@@ -256,7 +291,7 @@ impl EventLoop {
     }
 
     /// Logs that `n` bytes of a response were sent at `now_ns`.
-    fn sent(&mut self, connection: &ServerConnection, now_ns: u64, n: usize) {
+    fn sent(&mut self, connection: &Http1Connection, now_ns: u64, n: usize) {
         self.log.totals.bytes_out += n as u64;
         let entry = connection.entry.map(|i| &mut self.log.requests[i]);
         if let Some(entry) = entry.filter(|_| n > 0) {
@@ -268,15 +303,60 @@ impl EventLoop {
         }
     }
 
-    fn watch_writable(&self, connection: &ServerConnection, on: bool) -> io::Result<()> {
-        let data = EventData::new_u64(connection.number);
+    fn watch_writable(&self, stream: &TcpStream, token: u64, on: bool) -> io::Result<()> {
         let mut flags = EventFlags::IN;
         flags.set(EventFlags::OUT, on);
-        Ok(epoll::modify(&self.epoll, &connection.stream, data, flags)?)
+        Ok(epoll::modify(
+            &self.epoll,
+            stream,
+            EventData::new_u64(token),
+            flags,
+        )?)
+    }
+
+    /// Handles the input of an HTTP/2 connection, and sends what is due. Returns the side that
+    /// closed the connection, if any.
+    fn advance_http2(&mut self, connection: &mut Http2Connection) -> io::Result<Option<ClosedBy>> {
+        connection.change_settings(monotonic_ns());
+        let mut answered = Vec::new();
+        let has_ended = loop {
+            let Ok((complete, has_ended)) = connection.turn() else {
+                self.log.totals.bad_requests += 1;
+                return Ok(Some(ClosedBy::Server));
+            };
+            for id in complete {
+                let (index, fault, due_ns) = self.log_request(connection.request(id));
+                // There are no other faults over HTTP/2.
+                let status = fault.map_or(200, |_| REJECTED_STATUS);
+                connection.schedule(id, due_ns, status, index);
+                self.due.push(Reverse((due_ns, connection.number)));
+            }
+            let (now_ns, before) = (monotonic_ns(), answered.len());
+            answered.extend(iter::from_fn(|| {
+                connection.respond(now_ns, &self.scenario.body)
+            }));
+            if answered.len() == before {
+                break has_ended;
+            }
+        };
+        let now_ns = monotonic_ns();
+        for entry in answered {
+            let entry = &mut self.log.requests[entry];
+            (entry.first_byte_ns, entry.departure_ns) = (now_ns, now_ns);
+        }
+        let Ok((n, all)) = connection.write() else {
+            return Ok(Some(ClosedBy::ClientReset));
+        };
+        self.log.totals.bytes_out += n as u64;
+        if all == connection.awaits_writable {
+            connection.awaits_writable = !all;
+            self.watch_writable(&connection.stream, connection.number, !all)?;
+        }
+        Ok((has_ended && all).then_some(ClosedBy::Server))
     }
 
     /// Logs a complete request and selects the response.
-    fn begin(&mut self, connection: &mut ServerConnection, request: RequestHead, readable_ns: u64) {
+    fn begin(&mut self, connection: &mut Http1Connection, request: RequestHead, readable_ns: u64) {
         let arrival_ns = monotonic_ns();
         let steps = &mut connection.steps;
         connection.entry = None;
@@ -285,20 +365,9 @@ impl EventLoop {
             self.responses.script(None, at, close, steps);
             return;
         }
-        self.first_request_ns.get_or_insert(arrival_ns);
-        let index = self.log.totals.requests;
-        let (fault, due_ns) = match self.scenario.fault_of(index) {
-            Some(fault @ ResponseFault::Status { .. }) => (Some(fault), arrival_ns),
-            fault => match self.server.serve(arrival_ns) {
-                Some(due_ns) => (fault, due_ns),
-                None => (Some(REJECTED), arrival_ns),
-            },
-        };
-        self.log.totals.requests += 1;
-        connection.requests += 1;
-        connection.entry = Some(self.log.requests.len());
-        self.log.requests.push(RequestEntry {
-            fault,
+        let (index, fault, due_ns) = self.log_request(RequestEntry {
+            connection: connection.number,
+            number: request.number,
             // A pipelined request became readable together with the previous request.
             readable_ns: connection.stamp_ns.unwrap_or(match readable_ns {
                 0 => arrival_ns,
@@ -308,6 +377,8 @@ impl EventLoop {
             bytes_in: u32::try_from(request.length as u64 + request.body).unwrap_or(u32::MAX),
             ..RequestEntry::default()
         });
+        connection.requests += 1;
+        connection.entry = Some(index);
         let close_after = self.scenario.close_after;
         let last = close_after.filter(|c| connection.requests >= c.requests);
         let close_header = request.close || last.is_some_and(|c| c.announced);
@@ -316,14 +387,39 @@ impl EventLoop {
             .script(fault, (arrival_ns, due_ns), close, steps);
     }
 
+    /// Logs a complete request. Returns the index of its log entry, the fault of the response, and
+    /// the time when the response is due.
+    fn log_request(&mut self, entry: RequestEntry) -> (usize, Option<ResponseFault>, u64) {
+        let arrival_ns = entry.arrival_ns;
+        self.first_request_ns.get_or_insert(arrival_ns);
+        let (fault, due_ns) = match self.scenario.fault_of(self.log.totals.requests) {
+            Some(fault @ ResponseFault::Status { .. }) => (Some(fault), arrival_ns),
+            fault => match self.server.serve(arrival_ns) {
+                Some(due_ns) => (fault, due_ns),
+                None => (Some(REJECTED), arrival_ns),
+            },
+        };
+        self.log.totals.requests += 1;
+        self.log.requests.push(RequestEntry { fault, ..entry });
+        (self.log.requests.len() - 1, fault, due_ns)
+    }
+
     /// Logs the end of a connection. The caller drops the connection.
     fn end(&mut self, connection: &ServerConnection, by: ClosedBy) {
+        let (stream, number, requests) = match connection {
+            ServerConnection::Http1(of) => (&of.stream, of.number, of.requests),
+            ServerConnection::Http2(of) => {
+                self.log.settings.extend(&of.acknowledged);
+                self.log.totals.ignored_streams += of.ignored;
+                (&of.stream, of.number, of.requests)
+            }
+        };
         if by == ClosedBy::ServerReset {
             // Setting the option fails only for a closed socket.
-            let _ = SockRef::from(&connection.stream).set_linger(Some(Duration::ZERO));
+            let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
         }
         *self.log.totals.closed.entry(by).or_default() += 1;
-        let requests = u32::try_from(connection.requests).unwrap_or(u32::MAX);
-        self.log.connections[connection.number as usize].requests = requests;
+        let requests = u32::try_from(requests).unwrap_or(u32::MAX);
+        self.log.connections[number as usize].requests = requests;
     }
 }

@@ -2,6 +2,7 @@
 
 mod connection;
 mod event_loop;
+mod http2;
 mod responses;
 
 use std::fs;
