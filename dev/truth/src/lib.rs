@@ -1,5 +1,5 @@
-//! A reference for testing floodmark. [`TruthServer`] is an HTTP/1.1 server that injects known
-//! faults and logs each request. [`run_cases`] runs the cases T1 to T10, which compare the figures
+//! A reference for testing floodmark. [`TruthServer`] is an HTTP server that injects known
+//! faults and logs each request. [`run_cases`] runs the cases T1 to T16, which compare the figures
 //! of `floodmark` with the server's log and with formulas.
 //!
 //! Client and server read the same clock (CLOCK_MONOTONIC of one host), so the server's log is an

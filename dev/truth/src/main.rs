@@ -1,5 +1,5 @@
 //! `floodmark-truth serve SCENARIO` starts the truth server. `floodmark-truth cases` runs cases T1
-//! to T10.
+//! to T16.
 
 use std::fs::File;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! Cases T1 to T10: `floodmark load` against a server whose behavior is known.
+//! Cases T1 to T16: `floodmark load` against a server whose behavior is known.
 //!
 //! The first undisturbed attempt decides the result of a case. A failed attempt is repeated only if
 //! the host was measurably disturbed ([`findings`]). The report lists each attempt. Cases that
@@ -8,8 +8,10 @@ mod arrivals;
 mod client_fault;
 mod environment;
 mod findings;
+mod http2;
 mod overhead;
 pub mod reference;
+mod request_log;
 mod server_fault;
 mod sound_server;
 
@@ -148,6 +150,16 @@ const CASES: &[Case] = &[
     ("T8/steps", Alone, "arrivals of three steps are on schedule, and each step has its own figures", arrivals::steps),
     ("T9", SideBySide, "the server becomes faster 12 s into a run of 20 s", sound_server::speedup),
     ("T10", Alone, "the client's maximum rate, with a server that responds immediately", sound_server::maximum_rate),
+    ("T11/queue", SideBySide, "HTTP/2: 120/s on 4 streams that serve 80/s (D/D/s): blocked time", |e| http2::stream_limit(e, 120.0, 120)),
+    ("T11/room", SideBySide, "HTTP/2: 60/s on 4 streams that serve 80/s: no blocked time", |e| http2::stream_limit(e, 60.0, 60)),
+    ("T12/1", SideBySide, "HTTP/2: stalls of 100 ms every second, 1 stream per connection", |e| http2::stall(e, "-c 100 --streams 1")),
+    ("T12/100", SideBySide, "HTTP/2: stalls of 100 ms every second, 100 streams of one connection", |e| http2::stall(e, "-c 1 --streams 100")),
+    ("T13/announced", SideBySide, "HTTP/2: GOAWAY after 25 requests, and all open streams are served", |e| http2::go_away(e, true, "")),
+    ("T13/closed", SideBySide, "HTTP/2: GOAWAY after 25 requests leaves streams unprocessed, closed model", |e| http2::go_away(e, false, "")),
+    ("T13/open", SideBySide, "HTTP/2: GOAWAY after 25 requests leaves streams unprocessed, 4,000/s", |e| http2::go_away(e, false, "--rate 4000")),
+    ("T14", SideBySide, "HTTP/2: the limit on streams changes from 100 to 1 to 100", http2::limit_changes),
+    ("T15", SideBySide, "HTTP/2: no flow-control credit for request bodies for 500 ms", http2::window),
+    ("T16", SideBySide, "HTTP/2: the same seed gives the same requests and times as over HTTP/1.1", http2::same_seed),
 ];
 
 /// Runs the cases and prints a report for each case. The options `only` and `skip` contain names

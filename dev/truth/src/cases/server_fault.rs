@@ -34,7 +34,7 @@ pub fn stall(environment: &CaseEnvironment<'_>, stall: Stall) -> CaseResult {
 }
 
 /// Checks the counts and percentiles of a run with stalls.
-fn check_stalls(measured: &mut CaseMeasurement, intended: u64, rate: f64) {
+pub fn check_stalls(measured: &mut CaseMeasurement, intended: u64, rate: f64) {
     /// Tolerance for percentiles, relative to the server's log.
     const TOLERANCE: f64 = 0.03;
     measured.check_all_counts(intended);

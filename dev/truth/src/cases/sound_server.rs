@@ -8,6 +8,7 @@ use std::path::Path;
 use floodmark_record::run::SteadyClass;
 
 use super::reference::{self, Sorted};
+use super::request_log::{self, LoggedRequest};
 use super::{CaseEnvironment, CaseError, CaseResult};
 use crate::scenario::{Scenario, Service, ServiceChange, exponential_ns};
 
@@ -128,27 +129,13 @@ pub fn queue(environment: &CaseEnvironment<'_>, rho: f64) -> CaseResult {
     Ok(measured.findings)
 }
 
-/// Reads sent − intended of every request from floodmark's request log, in µs and in the order of
+/// Returns sent − intended of every request in floodmark's request log, in µs and in the order of
 /// sending.
 fn client_delays(path: &Path) -> io::Result<Vec<f64>> {
-    let text = std::fs::read_to_string(path)?;
-    let mut lines = text.lines();
-    let header: Vec<&str> = lines.next().unwrap_or("").split(',').collect();
-    let column = |name: &str| {
-        let missing = || io::Error::other(format!("no column {name}"));
-        header.iter().position(|n| *n == name).ok_or_else(missing)
-    };
-    let (intended, sent) = (column("intended_ns")?, column("sent_ns")?);
-    let mut times = lines
-        .map(|line| {
-            let fields: Vec<&str> = line.split(',').collect();
-            let at = |column: usize| fields.get(column)?.parse::<f64>().ok();
-            let times = at(sent).zip(at(intended));
-            times.ok_or_else(|| io::Error::other(format!("invalid line: {line}")))
-        })
-        .collect::<io::Result<Vec<(f64, f64)>>>()?;
-    times.sort_by(|a, b| a.0.total_cmp(&b.0));
-    Ok(times.iter().map(|(sent, at)| (sent - at) / 1e3).collect())
+    let mut requests = request_log::read(path)?;
+    requests.sort_by_key(|request| request.sent_ns);
+    let delay_us = |r: &LoggedRequest| (r.sent_ns as f64 - r.intended_ns as f64) / 1e3;
+    Ok(requests.iter().map(delay_us).collect())
 }
 
 /// Returns 99 % intervals for the mean and the 99th percentile of `n` response times in an M/M/1
