@@ -83,7 +83,10 @@ impl Setup {
     }
 }
 
-/// A load for nginx with one worker.
+/// A load for a server with one thread: nginx, or the native server for HTTP/2 without TLS.
+///
+/// nginx 1.22 cannot serve both versions of HTTP on one port without TLS. The native server can, so
+/// loads over both versions have the same server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NginxLoad {
     /// Name on the pages.
@@ -96,6 +99,8 @@ pub struct NginxLoad {
     pub tls: bool,
     /// Requests per second; `None` for the closed model.
     pub rate: Option<u64>,
+    /// Streams per connection; `None` for HTTP/1.1.
+    pub streams: Option<u32>,
 }
 
 /// Kept connections.
@@ -105,6 +110,7 @@ pub const KEPT: NginxLoad = NginxLoad {
     fresh: false,
     tls: false,
     rate: None,
+    streams: None,
 };
 /// One connection per request.
 pub const FRESH: NginxLoad = NginxLoad {
@@ -130,7 +136,11 @@ impl NginxLoad {
 
     /// Returns the manifest lines for the server.
     pub fn server(&self) -> String {
-        let system = if self.tls { "nginx-tls" } else { "nginx" };
+        let system = match (self.tls, self.streams) {
+            (true, _) => "nginx-tls",
+            (false, None) => "nginx",
+            (false, Some(_)) => "native",
+        };
         format!("system = {system:?}\nworkload = \"hello\"\nsetting = {{ threads = 1 }}")
     }
 
@@ -150,7 +160,11 @@ impl NginxLoad {
         let directory = directory
             .ok_or_else(|| format!("client {name}: not found in {}", CLIENTS.join(" or ")))?;
         let manifest = read(&directory.join("client.toml"))?;
-        let mut manifest = manifest.replace(&format!("name = {name:?}\n"), "");
+        if self.streams.is_some() && !manifest.contains("{http}") {
+            return Ok(None);
+        }
+        let manifest = manifest.replace(&format!("name = {name:?}\n"), "");
+        let mut manifest = manifest.replace("{http}", &self.http_flags(name));
         if self.tls {
             manifest = manifest.replace("{url}", "https://{host}:{port}{path}");
         }
@@ -166,6 +180,17 @@ impl NginxLoad {
             manifest,
             scripts: Some(directory),
         }))
+    }
+
+    /// Returns the flags with which a client uses this load's version of HTTP.
+    fn http_flags(&self, client: &str) -> String {
+        match (client, self.streams) {
+            ("h2load", None) => "--h1".to_owned(),
+            ("h2load", Some(streams)) => format!("-m{streams}"),
+            ("oha", Some(streams)) => format!("--http2 -p{streams}"),
+            ("floodmark", Some(streams)) => format!("--http 2 --streams {streams}"),
+            _ => String::new(),
+        }
     }
 
     /// Returns floodmark as an external client for this load, started by a wrapper command.

@@ -29,8 +29,12 @@ use crate::table::{cell, table};
 
 /// Path of the generated page, relative to the repository's root.
 const FILE: &str = "docs/peers.md";
-/// Number of connections in every run.
+/// Number of connections in every run, except with several streams per connection.
 const CONNECTIONS: u64 = 100;
+/// Number of connections with several streams per connection.
+const SHARED_CONNECTIONS: u64 = 10;
+/// Streams per connection in the loads that use several.
+const STREAMS: u32 = 32;
 /// Version of oha to build.
 const OHA: &str = "1.16.0";
 /// Maximum number of rounds at the fixed rate. Fewer rounds are enough, because results vary less
@@ -47,33 +51,70 @@ const FIXED_RATE: NginxLoad = NginxLoad {
     rate: Some(RATE),
     ..KEPT
 };
+/// HTTP/2 without TLS, with one stream per connection.
+const H2C: NginxLoad = NginxLoad {
+    name: "h2c",
+    streams: Some(1),
+    ..KEPT
+};
+/// HTTP/2 without TLS, with several streams per connection.
+const H2C_SHARED: NginxLoad = NginxLoad {
+    name: "h2c shared",
+    streams: Some(STREAMS),
+    ..KEPT
+};
+/// HTTP/2 over TLS, with one stream per connection.
+const H2: NginxLoad = NginxLoad {
+    name: "h2",
+    streams: Some(1),
+    ..HTTPS
+};
+/// HTTP/2 over TLS, with several streams per connection.
+const H2_SHARED: NginxLoad = NginxLoad {
+    name: "h2 shared",
+    streams: Some(STREAMS),
+    ..HTTPS
+};
+/// Loads in the closed model.
+const CLOSED: [NginxLoad; 7] = [KEPT, FRESH, HTTPS, H2C, H2C_SHARED, H2, H2_SHARED];
 /// Length and period of the truth server's stalls, in ms. Case T2 of `cargo xtask truth` uses the
 /// same stalls at the same rate.
 const STALL: (u64, u64) = (100, 1_000);
 /// Time allowed per run, including its duration.
 const OVERHEAD: Duration = Duration::from_secs(60);
 
-/// A target: load, text, metric, peer and required ratio. The ratio is floodmark's figure divided
-/// by the peer's figure.
-type Target = (
-    NginxLoad,
-    &'static str,
-    ComparedMetric,
-    &'static str,
-    Required,
-);
+/// A target: load, text, metric, baseline and required ratio. The ratio is floodmark's figure
+/// divided by the baseline's figure.
+type Target = (NginxLoad, &'static str, ComparedMetric, Baseline, Required);
+
+/// What a target compares floodmark with.
+#[derive(Debug, Clone, Copy)]
+enum Baseline {
+    /// Another load generator.
+    Other(&'static str),
+    /// The same backend of floodmark over HTTP/1.1.
+    OwnHttp1,
+}
+
+use Baseline::{Other, OwnHttp1};
 
 /// Whether the required ratio is a minimum or a maximum, and the ratio.
 type Required = (Agreement, f64);
 
 #[rustfmt::skip]
-const TARGETS: [Target; 6] = [
-    (KEPT, "CPU per request ÷ wrk's", ComparedMetric::CpuPerRequest, "wrk", (Agreement::AtMost, 0.85)),
-    (KEPT, "CPU per request ÷ oha's", ComparedMetric::CpuPerRequest, "oha", (Agreement::AtMost, 0.55)),
-    (KEPT, "requests/s ÷ wrk's", ComparedMetric::Throughput, "wrk", (Agreement::AtLeast, 1.0)),
-    (FRESH, "CPU per connection ÷ wrk's", ComparedMetric::CpuPerRequest, "wrk", (Agreement::AtMost, 0.75)),
-    (FRESH, "requests/s ÷ wrk's", ComparedMetric::Throughput, "wrk", (Agreement::AtLeast, 1.2)),
-    (HTTPS, "CPU per request ÷ wrk's", ComparedMetric::CpuPerRequest, "wrk", (Agreement::AtMost, 0.85)),
+const TARGETS: [Target; 12] = [
+    (KEPT, "CPU per request ÷ wrk's", ComparedMetric::CpuPerRequest, Other("wrk"), (Agreement::AtMost, 0.85)),
+    (KEPT, "CPU per request ÷ oha's", ComparedMetric::CpuPerRequest, Other("oha"), (Agreement::AtMost, 0.55)),
+    (KEPT, "requests/s ÷ wrk's", ComparedMetric::Throughput, Other("wrk"), (Agreement::AtLeast, 1.0)),
+    (FRESH, "CPU per connection ÷ wrk's", ComparedMetric::CpuPerRequest, Other("wrk"), (Agreement::AtMost, 0.75)),
+    (FRESH, "requests/s ÷ wrk's", ComparedMetric::Throughput, Other("wrk"), (Agreement::AtLeast, 1.2)),
+    (HTTPS, "CPU per request ÷ wrk's", ComparedMetric::CpuPerRequest, Other("wrk"), (Agreement::AtMost, 0.85)),
+    (H2C, "CPU per request ÷ its own over HTTP/1.1", ComparedMetric::CpuPerRequest, OwnHttp1, (Agreement::AtMost, 1.1)),
+    (H2C_SHARED, "CPU per request ÷ h2load's", ComparedMetric::CpuPerRequest, Other("h2load"), (Agreement::AtMost, 0.5)),
+    (H2C_SHARED, "requests/s ÷ h2load's", ComparedMetric::Throughput, Other("h2load"), (Agreement::AtLeast, 1.0)),
+    (H2, "CPU per request ÷ its own over HTTP/1.1", ComparedMetric::CpuPerRequest, OwnHttp1, (Agreement::AtMost, 1.1)),
+    (H2_SHARED, "CPU per request ÷ h2load's", ComparedMetric::CpuPerRequest, Other("h2load"), (Agreement::AtMost, 0.5)),
+    (H2_SHARED, "requests/s ÷ h2load's", ComparedMetric::Throughput, Other("h2load"), (Agreement::AtLeast, 1.0)),
 ];
 
 /// Options of `cargo xtask peers`.
@@ -98,9 +139,12 @@ pub struct PeersOptions {
 
 /// Names accepted by `--only`.
 #[rustfmt::skip]
-const NAMES: [&str; 9] = [
-    "floodmark", "floodmark-epoll", "floodmark-uring", "wrk", "ab", "hey", "h2load", "httperf", "oha",
+const NAMES: [&str; 11] = [
+    "floodmark", "floodmark-epoll", "floodmark-uring", "floodmark-epoll-http1", "floodmark-uring-http1", "wrk", "ab", "hey", "h2load", "httperf", "oha",
 ];
+
+/// Suffix of a peer that sends HTTP/1.1 to the server of a load over HTTP/2.
+const HTTP1: &str = "-http1";
 
 /// A load generator.
 struct Peer {
@@ -110,9 +154,11 @@ struct Peer {
 }
 
 #[rustfmt::skip]
-const PEERS: [Peer; 8] = [
+const PEERS: [Peer; 10] = [
     Peer { name: "floodmark-epoll", note: "" },
     Peer { name: "floodmark-uring", note: "" },
+    Peer { name: "floodmark-epoll-http1", note: "" },
+    Peer { name: "floodmark-uring-http1", note: "" },
     Peer { name: "wrk", note: "" },
     Peer { name: "ab", note: "ab uses HTTP/1.0 and reserves memory for `-n` results." },
     Peer {
@@ -135,7 +181,18 @@ const PEERS: [Peer; 8] = [
 impl Peer {
     /// Returns floodmark's backend if the peer is floodmark.
     fn backend(&self) -> Option<&'static str> {
-        self.name.strip_prefix("floodmark-")
+        let name = self.name.strip_suffix(HTTP1).unwrap_or(self.name);
+        name.strip_prefix("floodmark-")
+    }
+
+    /// Returns the load that the peer sends in a comparison of `load`, if any. HTTP/1.1 as a
+    /// baseline is only part of comparisons with one stream per connection.
+    fn load(&self, load: NginxLoad) -> Option<NginxLoad> {
+        if !self.name.ends_with(HTTP1) {
+            return Some(load);
+        }
+        let streams = None;
+        (load.streams == Some(1)).then_some(NginxLoad { streams, ..load })
     }
 
     /// Returns whether this value of `--only` selects the peer.
@@ -158,9 +215,12 @@ impl Peer {
     /// load.
     fn trial(&self, bench: &Bench, load: NginxLoad) -> Result<Option<TrialSetup>, Failure> {
         let oha = oha(bench).display().to_string();
+        let Some(sent) = self.load(load) else {
+            return Ok(None);
+        };
         let client = match self.backend() {
-            Some(backend) => load.floodmark(bench, backend, ""),
-            None => load.client(bench, self.name, &[("{oha}", &oha)]),
+            Some(backend) => sent.floodmark(bench, backend, ""),
+            None => sent.client(bench, self.name, &[("{oha}", &oha)]),
         };
         let Some(mut client) = client? else {
             return Ok(None);
@@ -219,7 +279,7 @@ pub fn run(bench: &Bench, options: &PeersOptions) -> Result<(), Failure> {
         let directory = directory.path().join(load.name);
         measure(bench, &peers, load, rounds, seconds, &directory)
     };
-    let closed = [KEPT, FRESH, HTTPS].map(|load| measure(load, rounds, seconds));
+    let closed = CLOSED.map(|load| measure(load, rounds, seconds));
     let closed: Vec<MeasuredLoad> = closed
         .into_iter()
         .filter_map(Result::transpose)
@@ -228,8 +288,13 @@ pub fn run(bench: &Bench, options: &PeersOptions) -> Result<(), Failure> {
     let mut page = format!(
         "# floodmark and its peers\n\nWritten by `cargo xtask peers --rounds {rounds} --seconds {seconds}`. No figure is typed by hand.\n"
     );
-    let first_runs = first_runs(&peers, &closed);
-    let server = format!("{}, 1 worker", version(&["nginx", "-v"]));
+    let shared = closed.iter().filter(|of| of.load == H2C_SHARED);
+    let shared_runs = first_runs(&peers, shared);
+    let first_runs = first_runs(&peers, closed.iter().filter(|of| of.load.streams.is_none()));
+    let server = format!(
+        "{}, 1 worker; h2c: floodmark serve hello, 1 thread",
+        version(&["nginx", "-v"])
+    );
     let tls = "1.3, X25519, TLS_AES_256_GCM_SHA384 for every peer".to_owned();
     let mut others = vec![("server", server), ("TLS", tls)];
     others.extend(first_runs.iter().map(|(name, run, _)| {
@@ -249,6 +314,7 @@ pub fn run(bench: &Bench, options: &PeersOptions) -> Result<(), Failure> {
         page += &measured.section()?;
     }
     if let Some(rate) = &rate {
+        peers.retain(|peer| !peer.name.ends_with(HTTP1));
         page += &stalls::section(rate, &peers)?;
     }
     let notes = peers.iter().map(|peer| peer.note);
@@ -259,13 +325,21 @@ pub fn run(bench: &Bench, options: &PeersOptions) -> Result<(), Failure> {
         seconds = seconds,
         notes = notes.map(|note| format!("- {note}\n")).collect::<String>(),
         connections = CONNECTIONS,
+        shared_connections = SHARED_CONNECTIONS,
+        streams = STREAMS,
         cpus = conditions.cpus,
     );
-    page += "\n## Commands\n\nWith kept connections:\n\n```text\n";
-    for (_, run, target) in first_runs {
-        page += &format!("{}\n", shown_command(run, target));
+    page += "\n## Commands\n";
+    for (heading, runs) in [
+        ("With kept connections", first_runs),
+        ("Over h2c", shared_runs),
+    ] {
+        let commands = runs.iter();
+        let commands = commands.map(|(_, run, target)| shown_command(run, target) + "\n");
+        let commands: String = commands.collect();
+        page += &format!("\n{heading}:\n\n```text\n{commands}```\n");
     }
-    page += "```\n\nThe servers are `systems/nginx` and `dev/bench/systems/nginx-tls`; the other commands are in `clients/` \
+    page += "\nThe servers are `systems/nginx`, `systems/native` and `dev/bench/systems/nginx-tls`; the other commands are in `clients/` \
              and `dev/bench/clients/`.\n";
     println!("\n{page}");
     if options.quick || !options.only.is_empty() {
@@ -296,10 +370,15 @@ fn measure(
         return Ok(None);
     }
     let keys = load.keys().join("\n");
+    let connections = if load.streams == Some(STREAMS) {
+        SHARED_CONNECTIONS
+    } else {
+        CONNECTIONS
+    };
     let setup = Setup {
         question: "How much CPU does each load generator use per request?",
         sections: format!(
-            "[load]\nconnections = {CONNECTIONS}\nduration = \"{seconds}s\"\n{keys}\n[place]\nprocesses = {rounds}"
+            "[load]\nconnections = {connections}\nduration = \"{seconds}s\"\n{keys}\n[place]\nprocesses = {rounds}"
         ),
         trials,
     };
@@ -321,14 +400,25 @@ impl MeasuredLoad {
     /// Returns the load's section of the page: figures, failures, ratios and targets.
     fn section(&self) -> Result<String, Failure> {
         let heading = match self.load {
-            load if load.fresh => "Fresh connections\n\nClosed model, one connection per request.",
+            load if load.fresh => {
+                "Fresh connections\n\nClosed model, one connection per request.".to_owned()
+            }
+            NginxLoad {
+                tls,
+                streams: Some(streams),
+                ..
+            } => {
+                let layer = if tls { "HTTP/2 over TLS" } else { "h2c" };
+                format!(
+                    "{layer}, requests in flight per connection: {streams}\n\nClosed model, kept connections."
+                )
+            }
             load if load.tls => {
-                "HTTPS, kept connections\n\nClosed model, kept connections, TLS 1.3."
+                "HTTPS, kept connections\n\nClosed model, kept connections, TLS 1.3.".to_owned()
             }
-            _ => {
-                "Kept connections\n\n\
+            _ => "Kept connections\n\n\
                  Closed model: each connection sends its next request after the response."
-            }
+                .to_owned(),
         };
         let own: BTreeMap<(&str, u32), Run> = (self.record.runs.iter())
             .filter_map(|run| {
@@ -372,9 +462,9 @@ impl MeasuredLoad {
         table(heads, rows)
     }
 
-    /// Compares each peer with wrk and with each floodmark backend, and judges the targets. Returns
-    /// the tables, and one line per peer and kind of failure. Excludes rounds in which a floodmark
-    /// run has failures.
+    /// Compares each peer with wrk (over HTTP/2: h2load) and with each floodmark backend, and judges
+    /// the targets. Returns the tables, and one line per peer and kind of failure. Excludes rounds
+    /// in which a floodmark run has failures.
     fn compare(&self, own: &BTreeMap<(&str, u32), Run>) -> Result<(String, String), Failure> {
         let mut record = self.record.clone();
         let mut failed = String::new();
@@ -405,23 +495,31 @@ impl MeasuredLoad {
                 record.runs.retain(|run| !has_failed(run.process));
             }
         }
-        let ours = self.peers.iter().filter(|peer| peer.backend().is_some());
+        let ours = self.peers.iter();
+        let ours = ours.filter(|peer| peer.backend().is_some() && !peer.name.ends_with(HTTP1));
         let ours: Vec<&str> = ours.map(|peer| peer.name).collect();
         let claims = TARGETS.iter().filter(|target| target.0 == self.load);
-        let claims = claims.flat_map(|(_, text, metric, peer, (agreement, published))| {
-            ours.iter().map(|our| PublishedClaim {
-                text: (*text).to_owned(),
-                source: None,
-                metric: Some(*metric),
-                ratio: vec![(*our).to_owned(), (*peer).to_owned()],
-                trial: None,
-                published: Some(*published),
-                agreement: Some(*agreement),
+        let claims = claims.flat_map(|(_, text, metric, baseline, (agreement, published))| {
+            ours.iter().map(|our| {
+                let baseline = match baseline {
+                    Other(peer) => (*peer).to_owned(),
+                    OwnHttp1 => format!("{our}{HTTP1}"),
+                };
+                PublishedClaim {
+                    text: (*text).to_owned(),
+                    source: None,
+                    metric: Some(*metric),
+                    ratio: vec![(*our).to_owned(), baseline],
+                    trial: None,
+                    published: Some(*published),
+                    agreement: Some(*agreement),
+                }
             })
         });
         let experiment = record.experiment.as_mut();
         experiment.ok_or("the record has no experiment")?.claims = claims.collect();
         let groups = comparing::run_groups(&record);
+        let baseline = self.load.streams.map_or("wrk", |_| "h2load");
         let mut comparisons = Vec::new();
         for group in &groups {
             let mut add = |a: &str, b: &str, metric| {
@@ -429,8 +527,8 @@ impl MeasuredLoad {
                 let pair = find(a).zip(find(b)).filter(|_| a != b);
                 comparisons.extend(pair.map(|(a, b)| comparing::compare(a, b, metric)));
             };
-            add(&group.name, "wrk", ComparedMetric::Throughput);
-            add(&group.name, "wrk", ComparedMetric::CpuPerRequest);
+            add(&group.name, baseline, ComparedMetric::Throughput);
+            add(&group.name, baseline, ComparedMetric::CpuPerRequest);
             for our in &ours {
                 add(our, &group.name, ComparedMetric::CpuPerRequest);
             }
@@ -448,10 +546,10 @@ impl MeasuredLoad {
 /// Returns the first run of each peer and its target.
 fn first_runs<'a>(
     peers: &[&'static Peer],
-    closed: &'a [MeasuredLoad],
+    loads: impl Iterator<Item = &'a MeasuredLoad> + Clone,
 ) -> Vec<(&'static str, &'a ExternalRun, &'a plan::Target)> {
     let first = |peer: &&'static Peer| {
-        let mut runs = closed.iter().flat_map(|of| of.record.runs_of(peer.name));
+        let mut runs = loads.clone().flat_map(|of| of.record.runs_of(peer.name));
         let with_target = |run: &'a Run| Some((run.client.tool.as_ref()?, &run.plan.target));
         let (run, target) = runs.find_map(with_target)?;
         Some((peer.name, run, target))
@@ -518,8 +616,7 @@ mod tests {
             let peers = select(&only).into_iter();
             peers.map(|peer| peer.name).collect::<Vec<_>>()
         };
-        let ours = ["floodmark-epoll", "floodmark-uring"];
-        assert_eq!(names(&["floodmark"]), ours);
+        assert_eq!(names(&["floodmark"]), NAMES[1..5]);
         let some = names(&["wrk", "floodmark-epoll"]);
         assert_eq!(some, ["floodmark-epoll", "wrk"]);
         assert_eq!(names(&[]), NAMES[1..]);
