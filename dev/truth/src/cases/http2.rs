@@ -95,6 +95,11 @@ pub fn stream_limit(environment: &CaseEnvironment<'_>, rate: f64, requests: u64)
         let bounds = (formula - TOLERANCE_US, logged + TOLERANCE_US);
         findings.between(&what, bounds, got);
     }
+    if round_us > 0.0 {
+        let by_limit = &measured.run.blocked_by.server_limit_us;
+        let what = "blocked_by.server_limit_us.max is blocked_us.max";
+        findings.equal(what, blocked.max, by_limit.max);
+    }
     if has_requests {
         let errors = errors_us(&logged, start_us, &departures, STREAMS);
         let what = "blocked time of a request compared with the log, µs: p90 of the error";
@@ -289,7 +294,15 @@ pub fn window(environment: &CaseEnvironment<'_>) -> CaseResult {
         times.mean,
         TOLERANCE_US,
     );
-    findings.note(format!("{} requests waited for credit", waits.len()));
+    let (window, count) = (&run.window_us, waits.len() as u64);
+    findings.exactly("window_us.count", count, window.count);
+    for (name, truth, got) in [
+        ("mean", Sorted::new(waits).mean(), window.mean),
+        ("max", longest, window.max),
+    ] {
+        let what = format!("window_us.{name}");
+        findings.near(&what, truth, got, TOLERANCE_US);
+    }
     Ok(measured.findings)
 }
 
