@@ -213,9 +213,10 @@ pub(crate) fn http2(run: &Run) -> Option<TextLine> {
     if used.go_aways > 0 {
         let error = |(code, n): (&String, &u64)| format!("{} with {code}", show_count(*n));
         let errors: Vec<String> = used.go_away_errors.iter().map(error).collect();
-        let errors = match errors.is_empty() {
-            true => String::new(),
-            false => format!(" ({})", errors.join(", ")),
+        let errors = if errors.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", errors.join(", "))
         };
         text.push_str(&format!("; {} GOAWAY{errors}", show_count(used.go_aways)));
     }
