@@ -332,7 +332,9 @@ while True:
         let url = format!("{}{path}", server.url);
         let load = load(&url, &["-n", "3", "-c", "1", "--expect", expect]);
         let responses = &load.run().not_ok_responses;
-        let kept = responses.last().map(|one| (one.status.http, one.body.as_str()));
+        let kept = responses
+            .last()
+            .map(|one| (one.status.http, one.body.as_str()));
         assert_eq!(kept, Some((status, body)), "{path} {expect}");
         // The first response to `/` has status 200, but the wrong body.
         assert_eq!(

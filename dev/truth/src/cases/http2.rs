@@ -186,7 +186,7 @@ pub fn go_away(environment: &CaseEnvironment<'_>, announced: bool, load: &str) -
     findings.exactly("requests at the server", REQUESTS, log.totals.requests);
     findings.exactly("different requests at the server", REQUESTS, different);
     findings.exactly("reconnects", ignored, run.requests.reconnects);
-    let unprocessed = run.http2.map_or(0, |http2| http2.unprocessed);
+    let unprocessed = run.http2.as_ref().map_or(0, |http2| http2.unprocessed);
     findings.exactly("http2.unprocessed", ignored, unprocessed);
     if announced {
         findings.exactly("streams that the server ignored", 0, ignored);

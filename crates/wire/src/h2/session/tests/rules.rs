@@ -32,13 +32,16 @@ enum Reaction {
 /// Section, rule, the server's frames after its SETTINGS, and the reaction. Streams 1 and 3 are open.
 type Row = (&'static str, &'static str, Vec<u8>, Reaction);
 
+/// Section, rule, the server's frames, and the error with its code.
+type FaultRow<'a> = (&'static str, &'static str, &'a [&'a [u8]], ConnectionError, ErrorCode);
+
 const OPEN: u8 = flag::END_HEADERS;
 const LAST: u8 = flag::END_HEADERS | flag::END_STREAM;
 /// Flags that no frame type defines.
 const UNDEFINED: u8 = 0xd2;
 const RESERVED_BIT: u32 = 1 << 31;
-const LONGEST: [u8; 1 << 14] = [0; 1 << 14];
-const TOO_LONG: [u8; (1 << 14) + 1] = [0; (1 << 14) + 1];
+static LONGEST: [u8; 1 << 14] = [0; 1 << 14];
+static TOO_LONG: [u8; (1 << 14) + 1] = [0; (1 << 14) + 1];
 
 fn ok(stream: u32) -> Vec<u8> {
     section(stream, true, OK)
@@ -100,7 +103,7 @@ fn violations() -> Vec<Row> {
     let of_stream = |kind, stream, length: usize| raw(kind, 0, stream, &vec![0; length]);
     let setting = |setting| settings(&[setting]);
     let trailers = section(1, true, TRAILERS);
-    let frames: &[(&'static str, &'static str, &[&[u8]], ConnectionError, ErrorCode)] = &[
+    let frames: &[FaultRow<'_>] = &[
         ("4.2", "long DATA", &[&head, &raw(kind::DATA, 0, 1, &TOO_LONG)], FrameSize, SIZE),
         ("4.2", "long HEADERS", &[&raw(kind::HEADERS, OPEN, 1, &TOO_LONG)], FrameSize, SIZE),
         ("4.2", "long CONTINUATION", &[&half, &raw(kind::CONTINUATION, 0, 1, &TOO_LONG)], FrameSize, SIZE),
@@ -241,7 +244,7 @@ fn malformed_responses() -> Vec<Row> {
         ("8.6", "status 101", status("101"), Status),
         ("8.1.1", "a length without a body", with_field("content-length", "5"), BodyLength),
         ("8.1.1", "a length that is not a number", with_field("content-length", "-1"), ContentLength),
-        ("8.1.1", "different lengths", [&OK[..], &literal("content-length", "0"), &literal("content-length", "1")].concat(), ContentLength),
+        ("8.1.1", "different lengths", [OK, &literal("content-length", "0"), &literal("content-length", "1")].concat(), ContentLength),
     ];
     let row = |(section, rule, block, reason): (_, _, Vec<u8>, _)| {
         let head = super::section(1, true, &block);
