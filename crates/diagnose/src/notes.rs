@@ -326,21 +326,14 @@ fn unused_addresses(run: &Run) -> Option<String> {
 
 /// Reports a limit of the server that keeps the load below the planned number of streams.
 fn unused_streams(run: &Run) -> Option<String> {
-    let allowed = run
-        .http2
-        .as_ref()?
-        .settings?
-        .max_streams
-        .filter(|n| *n > 0)?;
-    let (connections, streams) = (u64::from(run.plan.connections), run.plan.http.streams());
-    (allowed < streams).then(|| {
-        format!(
-            "the server allows {allowed} of {streams} streams on each connection, so at most {} of {} \
-             requests were in flight; use --streams {allowed} and more connections (-c)",
-            show_count(connections * u64::from(allowed)),
-            show_count(run.plan.max_in_flight())
-        )
-    })
+    let streams = run.plan.http.streams();
+    let allowed = run.max_streams().filter(|limit| *limit < streams)?;
+    Some(format!(
+        "the server allows {allowed} of {streams} streams on each connection, so at most {} of {} \
+         requests were in flight; use --streams {allowed} and more connections (-c)",
+        show_count(run.max_in_flight()),
+        show_count(run.plan.max_in_flight())
+    ))
 }
 
 /// Reports connections on which the server allowed no stream.

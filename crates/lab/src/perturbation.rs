@@ -9,7 +9,7 @@ use floodmark_host::{ProcessPlacement, Stop};
 use floodmark_observe::{Root, family};
 use floodmark_record::Event;
 use floodmark_record::events::RunId;
-use floodmark_record::plan::{FiguresOf, Model, Plan};
+use floodmark_record::plan::{FiguresOf, Http, Model, Plan};
 use floodmark_record::run::Run;
 use floodmark_record::tls::TlsCredentials;
 use floodmark_record::units::plural;
@@ -85,9 +85,27 @@ pub enum ProofOutcome {
 /// Returns the number of connections needed to bridge a pause.
 fn bridging_connections(run: &Run) -> u32 {
     let connections = run.plan.connections;
-    let needed = run.throughput_per_s.unwrap_or(0.0) * BRIDGED_S;
+    let in_flight = run.throughput_per_s.unwrap_or(0.0) * BRIDGED_S;
+    let needed = (in_flight.ceil() as u32).div_ceil(run.streams());
     let limit = connections.saturating_mul(BRIDGE_LIMIT);
-    (needed.ceil() as u32).clamp(connections, limit.max(connections))
+    needed.clamp(connections, limit.max(connections))
+}
+
+/// Changes the load of a plan for one window of `run`, if the perturbation changes the load.
+fn change_load(plan: &mut Plan, change: Perturbation, run: &Run) {
+    match (change, plan.http) {
+        (Perturbation::TwiceConnections, _) => {
+            plan.connections = plan.connections.saturating_mul(2);
+        }
+        (Perturbation::OneStream, _) => {
+            plan.connections = u32::try_from(run.max_in_flight()).unwrap_or(u32::MAX);
+            plan.http = plan.http.with_one_stream();
+        }
+        (Perturbation::LargerWindow, Http::V2(settings)) => {
+            plan.http = Http::V2(settings.with_larger_window());
+        }
+        _ => {}
+    }
 }
 
 fn run_id(run: &Run) -> RunId {
@@ -116,7 +134,10 @@ impl PerturbationTest<'_> {
             Perturbation::SlowedServer => self.server.is_some(),
             Perturbation::SlowedStore => self.store.is_some(),
             Perturbation::TwiceKnob => self.doubled.is_some(),
-            Perturbation::TwiceConnections | Perturbation::SlowedClient => true,
+            Perturbation::TwiceConnections
+            | Perturbation::OneStream
+            | Perturbation::LargerWindow
+            | Perturbation::SlowedClient => true,
         });
         if changes.is_empty() {
             return ProofOutcome::NothingToChange;
@@ -156,8 +177,10 @@ impl PerturbationTest<'_> {
                 _ => None,
             },
             connections: match change {
-                Perturbation::TwiceConnections | Perturbation::TwiceKnob => run.plan.connections,
-                _ => bridging,
+                Perturbation::SlowedClient
+                | Perturbation::SlowedServer
+                | Perturbation::SlowedStore => bridging,
+                _ => run.plan.connections,
             },
             base_per_s: Vec::new(),
             changed_per_s: Vec::new(),
@@ -186,12 +209,13 @@ impl PerturbationTest<'_> {
         let mut next_number = FIRST_NUMBER;
         if self.doubled.is_some() {
             let change = (Some(Perturbation::TwiceKnob), run.plan.connections);
-            self.measure_window(change, warmup_s - length_s, length_s, &mut next_number)?;
+            self.measure_window(run, change, warmup_s - length_s, length_s, &mut next_number)?;
         }
         for round in 1..=ROUNDS {
             for &condition in conditions.iter().chain(conditions.iter().rev()) {
                 let (change, connections) = condition;
-                let per_s = self.measure_window(condition, lead_s, length_s, &mut next_number)?;
+                let per_s =
+                    self.measure_window(run, condition, lead_s, length_s, &mut next_number)?;
                 for windows in &mut all {
                     if change == Some(windows.change) {
                         windows.changed_per_s.push(per_s);
@@ -211,6 +235,7 @@ impl PerturbationTest<'_> {
     /// responses per second. The window starts after `lead_s` of load.
     fn measure_window(
         &self,
+        run: &Run,
         (change, connections): (Option<Perturbation>, u32),
         lead_s: f64,
         length_s: f64,
@@ -220,7 +245,7 @@ impl PerturbationTest<'_> {
             (Some(Perturbation::TwiceKnob), Some((_, plan))) => plan,
             _ => self.plan,
         };
-        let plan = Plan {
+        let mut plan = Plan {
             model: Model::closed(lead_s + length_s),
             warmup: Duration::ZERO,
             figures_of: FiguresOf::Whole,
@@ -228,12 +253,12 @@ impl PerturbationTest<'_> {
             // a whole timeout.
             drain: false,
             check: None,
-            connections: match change {
-                Some(Perturbation::TwiceConnections) => connections.saturating_mul(2),
-                _ => connections,
-            },
+            connections,
             ..plan.clone()
         };
+        if let Some(change) = change {
+            change_load(&mut plan, change, run);
+        }
         let slow = |pids: &[u32]| {
             Slowed::start(self.floodmark, pids)
                 .map_err(|error| format!("cannot slow down a process: {error}"))

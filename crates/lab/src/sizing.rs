@@ -82,11 +82,8 @@ fn needed(run: &Run, plan: &Plan) -> u32 {
     let peak_per_s = plan.schedule().map_or(0.0, Schedule::peak_per_s);
     let in_flight = (HEADROOM * peak_per_s * service_s).ceil() as u32;
     let in_flight = in_flight.max(DEFAULT_CONNECTIONS);
-    let allowed = run
-        .http2
-        .as_ref()
-        .and_then(|used| used.settings?.max_streams);
-    let streams = plan.http.streams().min(allowed.unwrap_or(u32::MAX)).max(1);
+    let allowed = run.max_streams().unwrap_or(u32::MAX);
+    let streams = plan.http.streams().min(allowed);
     let connections = in_flight.div_ceil(streams).min(plan.connections);
     // Each load thread needs a connection.
     connections.max(plan.threads.min(plan.connections))

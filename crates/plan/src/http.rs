@@ -6,17 +6,15 @@ use floodmark_record::units::plural;
 use crate::negotiation::Negotiated;
 use crate::spec::{HttpVersion, Origin, PlanSpec};
 
-/// Maximum number of requests in flight on an HTTP/2 connection, at least four times what common
-/// servers allow (nginx 128, Go 250). It bounds the memory of a connection.
-pub const MAX_STREAMS: u64 = 1000;
+/// Maximum number of requests in flight on an HTTP/2 connection.
+pub const MAX_STREAMS: u64 = Http2::MAX_STREAMS as u64;
 
 /// Minimum flow-control window of a stream, in bytes. HTTP/2 cannot set the window of a connection
 /// below 65,535 (RFC 9113, section 6.9.2).
 pub const MIN_WINDOW: u64 = 4 << 10;
 
-/// Maximum flow-control window of a stream, in bytes. HTTP/2 limits the window of a connection to
-/// 2^31 - 1 (RFC 9113, section 6.9.1).
-pub const MAX_WINDOW: u64 = 64 << 20;
+/// Maximum flow-control window of a stream, in bytes.
+pub const MAX_WINDOW: u64 = Http2::MAX_WINDOW_BYTES as u64;
 
 const _: () = {
     let windows = Http2::CONNECTION_WINDOWS as u64;

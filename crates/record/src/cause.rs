@@ -24,6 +24,12 @@ crate::names::named! {
         ConnectionStorm = "connection-storm",
         /// The server reached its open-file limit.
         ServerFds = "server-fds",
+        /// The server allows fewer streams on each HTTP/2 connection than the load needs.
+        StreamLimit = "stream-limit",
+        /// The flow-control windows of HTTP/2 are too small for the round-trip time.
+        FlowControlWindow = "flow-control-window",
+        /// The load has fewer HTTP/2 connections than the server has threads for them.
+        OneConnection = "one-connection",
         /// The server reached its limit for concurrent connections.
         MaxConnections = "max-connections",
         /// The server closes each connection after a certain number of requests, and new

@@ -69,6 +69,10 @@ crate::names::named! {
         RateLimit = "rate-limit",
         /// A limit on the requests per connection.
         KeepAlive = "keep-alive",
+        /// A limit on the streams of an HTTP/2 connection.
+        StreamLimit = "stream-limit",
+        /// A flow-control window of HTTP/2.
+        Window = "window",
         /// A limit on open files.
         Files = "files",
         /// The maximum length of an accept queue.

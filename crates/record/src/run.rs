@@ -184,6 +184,29 @@ pub struct Run {
 }
 
 impl Run {
+    /// Returns the server's limit on the streams of a connection. `None` if there is no limit, if it
+    /// is unknown, or if the server allows no stream.
+    #[must_use]
+    pub fn max_streams(&self) -> Option<u32> {
+        let settings = self.http2.as_ref()?.settings?;
+        settings.max_streams.filter(|limit| *limit > 0)
+    }
+
+    /// Returns the maximum number of requests in flight on a connection: the plan's streams, or the
+    /// server's limit if it is lower.
+    #[must_use]
+    pub fn streams(&self) -> u32 {
+        let planned = self.plan.http.streams();
+        self.max_streams()
+            .map_or(planned, |limit| limit.min(planned))
+    }
+
+    /// Returns the maximum number of requests in flight that the plan and the server allow.
+    #[must_use]
+    pub fn max_in_flight(&self) -> u64 {
+        u64::from(self.plan.connections) * u64::from(self.streams())
+    }
+
     /// Returns the number of CPUs that the client may use.
     /// `all` is the number of CPUs that floodmark may use. Agents on one host share its CPUs.
     #[must_use]

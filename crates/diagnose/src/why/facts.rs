@@ -11,6 +11,7 @@ use floodmark_record::metric::{
 };
 use floodmark_record::plan::ConnectionUse;
 use floodmark_record::run::{Run, SeriesRow};
+use floodmark_record::times::Times;
 use floodmark_record::watch::Server;
 
 use super::graph::Service;
@@ -123,6 +124,12 @@ impl<'a> RunFacts<'a> {
     /// Returns the maximum total number of load threads across all agents.
     pub fn client_threads(&self) -> f64 {
         f64::from(self.run.plan.threads) * self.run.agents.len().max(1) as f64
+    }
+
+    /// Returns the mean number of requests that were waiting, from the times that they waited
+    /// (Little's law).
+    pub fn mean_waiting(&self, times: &Times) -> f64 {
+        times.count as f64 * times.mean.unwrap_or(0.0) / 1e6 / self.run.sending_s
     }
 
     /// Returns whether floodmark recorded the run without thread states: the run's thread groups
@@ -250,7 +257,7 @@ fn in_flight(run: &Run, answered: f64, sending_s: f64) -> f64 {
         // A request without a response occupies its stream until the run ends.
         ConnectionUse::Kept if !plan.is_open() => in_flight
             .max(run.requests.in_flight_at_end as f64)
-            .min(plan.max_in_flight() as f64),
+            .min(run.max_in_flight() as f64),
         _ => in_flight,
     }
 }

@@ -19,6 +19,8 @@ pub(super) enum GainModel {
     None,
     /// The load uses more connections, and all their requests are in service at once.
     MoreConnections,
+    /// The server allows all streams of the plan, and all their requests are in service at once.
+    AllStreams,
     /// All requests in flight are in service at once.
     InService,
     /// Like `InService`, but if all threads are always in use, a request takes at most the number
@@ -43,7 +45,7 @@ pub(super) fn of(facts: &RunFacts<'_>, model: GainModel, path: &[PathStep]) -> O
         return None;
     }
     let connections = facts.run.plan.connections;
-    let streams = facts.run.plan.http.streams();
+    let streams = facts.run.streams();
     let busy = |(spare, cpus): (f64, f64)| (cpus - spare) / cpus;
     if model == GainModel::AllCpus {
         let busy = facts.idle_cpus().map(busy).filter(|busy| *busy > 0.0)?;
@@ -56,6 +58,10 @@ pub(super) fn of(facts: &RunFacts<'_>, model: GainModel, path: &[PathStep]) -> O
         more_connections(connections)
     } else {
         connections
+    };
+    let streams = match model {
+        GainModel::AllStreams => facts.run.plan.http.streams(),
+        _ => streams,
     };
     let requests = used.saturating_mul(streams);
     let mut shortest_us = facts.run.least_service_time_us?;

@@ -85,7 +85,7 @@ impl Service {
             return not_judged(Demand::Unknown, String::new(), None);
         };
         let is_closed = !facts.run.plan.is_open();
-        let max_in_flight = facts.run.plan.max_in_flight() as f64;
+        let max_in_flight = facts.run.max_in_flight() as f64;
         let by_threads = shown_by_threads(facts, in_flight);
         // If one thread handles requests in batches, the service time of a request includes the
         // wait for the other requests in its batch.
@@ -390,7 +390,10 @@ fn accept_queue_before(facts: &RunFacts<'_>, limit: &ServiceLimit) -> Option<Acc
             && (!facts.has_short_connections() || takes_part(group, facts))
     });
     let is_minor = (limit.holder == StepKind::Threads && !may_wait_to_accept)
-        || established.is_some_and(|all| limit.held < SAME.start() * (all - queued));
+        || established.is_some_and(|all| {
+            let requests = (all - queued) * f64::from(facts.run.streams());
+            limit.held < SAME.start() * requests
+        });
     Some(AcceptQueueBefore { waiting, is_minor })
 }
 

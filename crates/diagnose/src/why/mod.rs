@@ -170,8 +170,7 @@ fn ranked(facts: &RunFacts<'_>) -> Findings {
         a.rank.cmp(&b.rank).then(nearer_to_limit)
     });
     findings.candidates.retain(|(cause, candidate)| {
-        let gain = gain::of(facts, causes::spec(*cause).gain, &candidate.path);
-        let figure = proof::contradicting_figure(facts.run, *cause, gain.as_ref());
+        let figure = causes::spec(*cause).contradiction(facts, candidate);
         let contradicted = figure.map(|figure| RuledOut {
             cause: *cause,
             figure,
@@ -252,6 +251,8 @@ mod cost_tests;
 mod cpu_tests;
 #[cfg(test)]
 mod gain_tests;
+#[cfg(test)]
+mod http2_tests;
 #[cfg(test)]
 mod one_thread_tests;
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use floodmark_record::cause::Cause;
 use floodmark_record::host::Environment;
 use floodmark_record::interval::Interval;
+use floodmark_record::plan::Http;
 use floodmark_record::run::Run;
 use floodmark_record::tuning::KnobKind;
 use floodmark_record::verdict::{Confidence, Gain, Perturbation, Tested, Verdict, Windows};
@@ -32,6 +33,18 @@ const REDUCED_LOW: f64 = 0.6;
 /// Maximum throughput ratio between adjacent windows that noise alone can cause.
 const NOISE: f64 = 1.12;
 
+/// Minimum throughput ratio if requests move from streams to connections of their own, which costs
+/// CPU time. At most one request then shares a system call.
+const UNSHARED: f64 = 0.1;
+
+/// Range of throughput ratios if a window that limits the throughput becomes 8 times as large.
+/// Another limit may apply before the ratio is 8.
+const LARGER_WINDOW: (f64, f64) = (1.3, 9.0);
+
+/// Maximum number of connections of a perturbation. More connections take long to open, and may
+/// exceed the server's limit on connections.
+const MAX_CONNECTIONS: u64 = 1_000;
+
 /// Minimum service time without queueing, in µs, at which pausing a waiting process for 1 ms in
 /// every 5 ms hardly slows the process. The awaited work continues during a pause. The process
 /// notices the end of that work 0.1 ms late on average, which is a twentieth of this service time.
@@ -47,6 +60,10 @@ pub(super) enum CauseClass {
     SharedCpu,
     /// The number of concurrent requests is too low.
     Demand,
+    /// The load has too few connections for the server's threads.
+    OneConnection,
+    /// A flow-control window is too small.
+    Window,
     /// A pool of threads or connections is exhausted.
     Pool,
     /// The server or a service behind it waits.
@@ -58,7 +75,8 @@ impl CauseClass {
     /// predicts. `gain` is the throughput that the verdict predicts without the limit. Returns
     /// `None` if the windows and the run used different numbers of connections.
     fn predicts(self, windows: &Windows, run: &Run, gain: Option<&Gain>) -> Option<(f64, f64)> {
-        if self == CauseClass::Demand && windows.connections != run.plan.connections {
+        let depends_on_connections = [CauseClass::Demand, CauseClass::OneConnection];
+        if depends_on_connections.contains(&self) && windows.connections != run.plan.connections {
             return None;
         }
         let unchanged = (UNCHANGED, NOISE);
@@ -67,19 +85,34 @@ impl CauseClass {
             .is_none_or(|us| us < LONG_SERVICE_US);
         Some(match (windows.change, self) {
             // The doubled setting is assumed to belong to the suspected pool.
-            (Perturbation::TwiceConnections, CauseClass::Demand)
-            | (Perturbation::TwiceKnob, CauseClass::Pool) => return doubled(run, gain),
+            (Perturbation::TwiceKnob, CauseClass::Pool) => return doubled(run, gain),
+            (Perturbation::TwiceConnections, CauseClass::Demand) => {
+                // Without a limit on streams, fewer requests than that may be in flight.
+                let twice = 2 * run.max_in_flight();
+                return doubled(run, gain.filter(|gain| u64::from(gain.requests) >= twice));
+            }
+            // The server may assign further connections to the same thread. A window limits each
+            // stream, or all streams of a connection.
+            (Perturbation::TwiceConnections | Perturbation::OneStream, CauseClass::Window)
+            | (Perturbation::TwiceConnections, CauseClass::OneConnection) => return None,
+            (Perturbation::OneStream, CauseClass::OneConnection) => {
+                return gain.and_then(|gain| spread(run, gain));
+            }
+            (Perturbation::OneStream, _) => (UNSHARED, 1.2),
+            (Perturbation::LargerWindow, CauseClass::Window) => LARGER_WINDOW,
+            (Perturbation::LargerWindow, _) => (0.8, 1.2),
             (Perturbation::TwiceConnections | Perturbation::TwiceKnob, _) => (0.8, 1.2),
             (Perturbation::SlowedClient, CauseClass::ClientCpu)
-            | (Perturbation::SlowedServer, CauseClass::ServerCpu)
+            | (Perturbation::SlowedServer, CauseClass::ServerCpu | CauseClass::OneConnection)
             | (Perturbation::SlowedStore, CauseClass::StoreCpu) => (REDUCED_LOW, REDUCED_HIGH),
             // The other process can use the CPU time of the paused process.
             (Perturbation::SlowedClient | Perturbation::SlowedServer, CauseClass::SharedCpu) => {
                 (REDUCED_LOW, 0.96)
             }
-            (_, CauseClass::Demand | CauseClass::Pool | CauseClass::Waiting) if short_service => {
-                (REDUCED_LOW, NOISE)
-            }
+            (
+                _,
+                CauseClass::Demand | CauseClass::Window | CauseClass::Pool | CauseClass::Waiting,
+            ) if short_service => (REDUCED_LOW, NOISE),
             _ => unchanged,
         })
     }
@@ -101,6 +134,8 @@ impl CauseClass {
                 reduced(Perturbation::SlowedClient) && reduced(Perturbation::SlowedServer)
             }
             CauseClass::Demand => agrees(Perturbation::TwiceConnections),
+            CauseClass::OneConnection => agrees(Perturbation::OneStream),
+            CauseClass::Window => agrees(Perturbation::LargerWindow),
             CauseClass::Pool => agrees(Perturbation::TwiceKnob),
             CauseClass::Waiting => false,
         }
@@ -119,9 +154,22 @@ pub fn changes(run: &Run) -> Vec<Perturbation> {
         return Vec::new();
     }
     let mut changes = vec![Perturbation::TwiceConnections, Perturbation::SlowedClient];
+    if run.streams() > 1 && run.max_in_flight() <= MAX_CONNECTIONS {
+        changes.push(Perturbation::OneStream);
+    }
+    changes.extend(uses_window(run).then_some(Perturbation::LargerWindow));
     changes.extend(run.server.as_ref().map(|_| Perturbation::SlowedServer));
     changes.extend(run.store.as_ref().map(|_| Perturbation::SlowedStore));
     changes
+}
+
+/// Returns whether responses use up the flow-control window of a stream (HTTP/2).
+fn uses_window(run: &Run) -> bool {
+    let Http::V2(settings) = run.plan.http else {
+        return false;
+    };
+    let size = run.bytes.received / run.requests.ok.max(1);
+    size > settings.window_bytes.into()
 }
 
 /// A server setting that can be doubled.
@@ -186,6 +234,14 @@ fn doubled(run: &Run, gain: Option<&Gain>) -> Option<(f64, f64)> {
     let [low, high] =
         [gain.low_per_s, gain.high_per_s].map(|per_s| per_s * share / throughput_per_s);
     (low > NOISE).then_some((low, high))
+}
+
+/// Returns the range of throughput ratios if further threads of the server take part. The CPU time
+/// per request may grow, so throughput may increase by less than `gain`. Returns `None` if noise can
+/// cause such a ratio.
+fn spread(run: &Run, gain: &Gain) -> Option<(f64, f64)> {
+    let high = gain.high_per_s / run.throughput_per_s?;
+    (high > NOISE).then_some((NOISE, high))
 }
 
 /// Returns whether an interval is entirely outside the predicted range.
@@ -254,6 +310,7 @@ pub(super) fn judge(run: &Run, mut verdict: Verdict) -> Verdict {
         let mut ruled_out = verdict.ruled_out.iter();
         ruled_out.any(|ruled_out| ruled_out.cause == spec.cause)
             || (spec.place == Place::Store && run.store.is_none())
+            || (spec.needs_http2 && run.plan.http == Http::V1)
     };
     let is_contradicted = |class| contradiction(run, class, verdict.gain.as_ref()).is_some();
     let only_class = causes::ALL.iter().all(|spec| match spec.class {

@@ -202,7 +202,8 @@ fn judge(suite: &Suite, record: &Record, name: &str) -> Result<JudgedCase, Failu
 fn position(verdict: &Verdict, control: &[&Run]) -> Option<f64> {
     let gain = verdict.gain.as_ref()?;
     let control = control.last()?;
-    let share = f64::from(control.plan.connections.min(gain.requests)) / f64::from(gain.requests);
+    let requests = u64::from(gain.requests);
+    let share = control.max_in_flight().min(requests) as f64 / requests as f64;
     let (low, high) = (gain.low_per_s * share, gain.high_per_s * share);
     Some((control.throughput_per_s? - low) / (high - low))
 }

@@ -7,6 +7,12 @@ use super::*;
 use crate::why::thresholds::MAX_IN_TRANSIT;
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
+    // Small windows keep the same number of bytes in transit at any time.
+    explained_by: &[Cause::FlowControlWindow],
+    explanation: |facts, candidate| {
+        let is_window = flow_control_window::SPEC.is_detected(facts);
+        is_window.then(|| Effect::RuledOut(candidate.evidence[0].clone()))
+    },
     tuning: Tuning::Stop,
     ..CauseSpec::new(Cause::Bandwidth, Place::Network, detect)
 };

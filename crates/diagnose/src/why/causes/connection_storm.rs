@@ -14,11 +14,6 @@ pub(super) static SPEC: CauseSpec =
 /// model.
 const FEW_CONNECTIONS: f64 = DEFAULT_CONNECTIONS as f64;
 
-/// Returns whether this rule finds a storm of connections.
-pub(super) fn is_found(facts: &RunFacts<'_>) -> bool {
-    matches!(detect(facts), Some(Finding::Limit(_)))
-}
-
 /// Detects a storm at an offered rate that is met. A server that falls behind also gets
 /// more and more connections, but its own limit is the cause.
 fn detect(facts: &RunFacts<'_>) -> Option<Finding> {

@@ -13,7 +13,7 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     // A limit on connections explains the overflow if the server has stopped accepting connections.
     // A storm overflows the queue of any server.
     explanation: |facts, candidate| {
-        if connection_storm::is_found(facts) {
+        if connection_storm::SPEC.is_detected(facts) {
             return Some(Effect::Minor);
         }
         let length = queue(facts).map_or(0.0, |(length, _)| length);

@@ -14,6 +14,7 @@ mod delayed_ack;
 mod disk;
 mod ephemeral_ports;
 mod errors;
+mod flow_control_window;
 mod gc;
 mod jit;
 mod keepalive_limit;
@@ -21,6 +22,7 @@ mod listen_backlog;
 mod max_connections;
 mod none;
 mod offered_rate;
+mod one_connection;
 mod other_processes;
 mod proxy_hop;
 mod rate_limiter;
@@ -34,6 +36,7 @@ mod steal;
 mod store_commit;
 mod store_cpu;
 mod store_lock;
+mod stream_limit;
 mod sync_logging;
 mod tls_handshake;
 mod unknown;
@@ -52,9 +55,9 @@ use floodmark_record::verdict::{RuledOut, Verdict};
 
 use super::candidate::{Candidate, EvidenceRank, Finding, Findings, not_available, ruled_out};
 use super::facts::{RunFacts, used};
-use super::gain::GainModel;
+use super::gain::{self, GainModel};
 use super::graph::full_store_pool;
-use super::proof::CauseClass;
+use super::proof::{self, CauseClass};
 use super::thresholds::{CONTENDED, MOST, NOTICEABLE, RARE, SATURATED};
 use crate::suspicion::{RecentFigures, Suspicion};
 use crate::text::{per_s, percent, plural, show_available, show_idle, show_us};
@@ -72,6 +75,8 @@ pub(crate) struct CauseSpec {
     explained_by: &'static [Cause],
     /// Returns the effect on the candidate if one of the causes in `explained_by` explains it.
     explanation: fn(&RunFacts<'_>, &Candidate) -> Option<Effect>,
+    /// Whether only loads over HTTP/2 can have the cause.
+    pub(super) needs_http2: bool,
     /// Whether the cause limits throughput.
     pub(crate) is_limit: bool,
     /// Whether the outcomes of requests show the cause, even in a very short run.
@@ -148,6 +153,7 @@ impl CauseSpec {
             interrupts: None,
             explained_by: &[],
             explanation: |_, _| None,
+            needs_http2: false,
             is_limit: true,
             shows_at_once: false,
             client_error: None,
@@ -156,6 +162,26 @@ impl CauseSpec {
             tuning: Tuning::Silent,
             live: None,
         }
+    }
+
+    /// Returns whether `detect` finds the cause and no perturbation contradicts it, regardless of
+    /// its explanations.
+    fn is_detected(&self, facts: &RunFacts<'_>) -> bool {
+        match (self.detect)(facts) {
+            Some(Finding::Limit(candidate)) => self.contradiction(facts, &candidate).is_none(),
+            _ => false,
+        }
+    }
+
+    /// Returns the measurement that rules out a candidate for this cause, if a perturbation
+    /// contradicts it.
+    pub(super) fn contradiction(
+        &self,
+        facts: &RunFacts<'_>,
+        candidate: &Candidate,
+    ) -> Option<String> {
+        let gain = gain::of(facts, self.gain, &candidate.path);
+        proof::contradicting_figure(facts.run, self.cause, gain.as_ref())
     }
 
     /// Detects the cause. If another cause explains it, applies the effect of that explanation.
@@ -175,7 +201,7 @@ impl CauseSpec {
 
 /// All causes. The order determines how ruled-out causes are listed, and decides between candidates
 /// with equal evidence.
-pub(crate) static ALL: [&CauseSpec; 37] = [
+pub(crate) static ALL: [&CauseSpec; 40] = [
     &none::SPEC,
     &offered_rate::SPEC,
     &rate_limiter::SPEC,
@@ -192,6 +218,7 @@ pub(crate) static ALL: [&CauseSpec; 37] = [
     &steal::SPEC,
     &other_processes::SPEC,
     &shared_cpu::SPEC,
+    &one_connection::SPEC,
     &server_cpu_one_thread::SPEC,
     &server_cpu::SPEC,
     &jit::SPEC,
@@ -206,6 +233,8 @@ pub(crate) static ALL: [&CauseSpec; 37] = [
     &proxy_hop::SPEC,
     &delayed_ack::SPEC,
     &bandwidth::SPEC,
+    &flow_control_window::SPEC,
+    &stream_limit::SPEC,
     &concurrency::SPEC,
     &serialised::SPEC,
     &worker_pool::SPEC,

@@ -8,7 +8,7 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
     explained_by: &[Cause::ConnectionStorm],
     // A storm of connections delays requests even if the offered rate is met.
     explanation: |facts, candidate| {
-        let is_storm = connection_storm::is_found(facts);
+        let is_storm = connection_storm::SPEC.is_detected(facts);
         is_storm.then(|| Effect::RuledOut(candidate.evidence[0].clone()))
     },
     is_limit: false,

@@ -9,6 +9,12 @@ use crate::why::graph::{await_no_resource, is_pool};
 use crate::why::thresholds::{ONE, SPARE};
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
+    // More connections would use further threads.
+    explained_by: &[Cause::OneConnection],
+    explanation: |facts, candidate| {
+        let is_connection = one_connection::SPEC.is_detected(facts);
+        is_connection.then(|| Effect::RuledOut(candidate.evidence[0].clone()))
+    },
     class: Some(CauseClass::ServerCpu),
     gain: GainModel::AllCpus,
     ..CauseSpec::new(Cause::ServerCpuOneThread, Place::Server, detect)

@@ -38,7 +38,7 @@ pub(in crate::why) fn unknown(
         "retry with a lower rate, and check what the server waits for".to_owned()
     } else if facts
         .in_flight
-        .is_some_and(|n| n < SAME.start() * plan.max_in_flight() as f64)
+        .is_some_and(|n| n < SAME.start() * run.max_in_flight() as f64)
     {
         "find out why connections are idle: check how long they take to open and close".to_owned()
     } else {
