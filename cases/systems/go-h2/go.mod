@@ -1,0 +1,3 @@
+module go-h2
+
+go 1.24
