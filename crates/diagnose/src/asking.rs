@@ -34,9 +34,13 @@ pub(crate) fn scaled(plan: &Plan, factor: f64) -> String {
     }
 }
 
-/// Returns the flag that halves the load, or `None` if the load is a single connection.
+/// Returns the flag that halves the load, or `None` if the load is a single request at a time.
 pub(crate) fn halved(plan: &Plan) -> Option<String> {
-    (plan.is_open() || plan.connections > 1).then(|| scaled(plan, 0.5))
+    if plan.is_open() || plan.connections > 1 {
+        return Some(scaled(plan, 0.5));
+    }
+    let streams = plan.http.streams();
+    (streams > 1).then(|| format!("--streams {}", streams / 2))
 }
 
 /// Returns the flag for a sufficiently long run, or `None` if the load determines the length.

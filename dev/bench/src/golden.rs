@@ -39,7 +39,7 @@ const PACK: &str = ".jsonl.gz";
 
 /// Prefixes of the names of packs that contain cases. The terminal texts of cases are rendered but
 /// not stored, because there are hundreds of them.
-const CASES: [&str; 2] = ["own", "third-party"];
+const CASES: [&str; 3] = ["own", "third-party", "http2"];
 
 /// Keys whose values are sentences, or lists of sentences.
 const SENTENCES: [&str; 11] = [

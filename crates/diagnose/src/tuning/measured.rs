@@ -58,7 +58,7 @@ impl MeasuredProcess {
             throughput_per_s: figure,
             p99_us: process_figure(&group, ComparedMetric::P99),
             verdict: last.verdict.clone(),
-            in_flight: u64::from(last.plan.connections),
+            in_flight: last.max_in_flight(),
             ..MeasuredProcess::default()
         }
     }
@@ -70,7 +70,7 @@ impl MeasuredProcess {
         MeasuredProcess {
             throughput_per_s: closed.throughput_per_s,
             verdict: limit_of_search(loads, found).cloned(),
-            in_flight: u64::from(closed.plan.connections),
+            in_flight: closed.max_in_flight(),
             ..MeasuredProcess::of_capacity(found)
         }
     }

@@ -9,7 +9,7 @@ use floodmark_record::host::Environment;
 use floodmark_record::metric::{
     CodeFigure, HostFigure, JvmFigure, Role, SocketFigure, ThreadGroupFigure,
 };
-use floodmark_record::plan::ConnectionUse;
+use floodmark_record::plan::{ConnectionUse, Http};
 use floodmark_record::run::{Run, SeriesRow};
 use floodmark_record::times::Times;
 use floodmark_record::watch::Server;
@@ -130,6 +130,14 @@ impl<'a> RunFacts<'a> {
     /// (Little's law).
     pub fn mean_waiting(&self, times: &Times) -> f64 {
         times.count as f64 * times.mean.unwrap_or(0.0) / 1e6 / self.run.sending_s
+    }
+
+    /// Returns what carries one request at a time, in the plural.
+    pub fn carriers(&self) -> &'static str {
+        match self.run.plan.http {
+            Http::V1 => "connections",
+            Http::V2(_) => "streams",
+        }
     }
 
     /// Returns whether floodmark recorded the run without thread states: the run's thread groups

@@ -7,7 +7,6 @@ use std::net::SocketAddr;
 use floodmark_record::cause::Cause;
 use floodmark_record::metric::{ListenerFigure, Role, SocketFigure, WaitKind, WaitObject};
 use floodmark_record::path::{Actor, ActorResource, PathStep, Place, StepKind};
-use floodmark_record::plan::Http;
 use floodmark_record::units::show_ns;
 
 use super::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
@@ -106,12 +105,9 @@ impl Service {
             } else {
                 Demand::Met
             };
-            let places = match facts.run.plan.http {
-                Http::V1 => "connections",
-                Http::V2(_) => "streams",
-            };
             let figure = format!(
-                "only {in_flight:.1} of {max_in_flight:.0} {places} had a request in flight"
+                "only {in_flight:.1} of {max_in_flight:.0} {} had a request in flight",
+                facts.carriers()
             );
             return not_judged(demand, figure, None);
         }

@@ -240,7 +240,7 @@ fn uploads() -> Run {
 fn request_bodies_wait_for_the_window_of_the_server() {
     let verdict = is(&uploads(), Cause::FlowControlWindow);
     assert_eq!(keys(&verdict), ["window server"]);
-    assert!(verdict.next.contains("MaxUploadBufferPerStream"));
+    assert!(verdict.next.contains("MaxReceiveBufferPerStream"));
     // A server that reads slowly sends credit less often than once per round trip.
     let mut run = uploads();
     run.ping_us = times(500, 500.0);

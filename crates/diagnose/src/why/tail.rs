@@ -1,5 +1,6 @@
 //! Where the slowest requests wait, if they take much longer than a typical request.
 
+use floodmark_record::plan::Http;
 use floodmark_record::units::{show_count, show_ns};
 
 use super::facts::RunFacts;
@@ -33,9 +34,12 @@ fn place(facts: &RunFacts<'_>, p99_us: f64) -> String {
         return "in the client, which sends them late".to_owned();
     }
     if is_main(run.blocked_us.p99) {
-        let connects = is_main(run.connect_time_us.p99);
-        let kind = if connects { "new" } else { "free" };
-        return format!("for a {kind} connection");
+        let awaited = match run.plan.http {
+            _ if is_main(run.connect_time_us.p99) => "new connection",
+            Http::V1 => "free connection",
+            Http::V2(_) => "free stream",
+        };
+        return format!("for a {awaited}");
     }
     if let Some(silence) = &run.silence
         && is_main(Some((silence.to_s - silence.from_s) * 1e6))

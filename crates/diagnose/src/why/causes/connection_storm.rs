@@ -25,7 +25,8 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     // Connections that replace closed ones are no storm.
     let opened = run.connections.peak.unwrap_or(run.connections.opened);
     // Little's law, for requests that do not wait for a connection.
-    let needed = facts.ok_per_s * run.service_time_us.p50? / 1e6;
+    let requests = facts.ok_per_s * run.service_time_us.p50? / 1e6;
+    let needed = requests / f64::from(run.streams());
     // Slow connects do no harm if most requests use existing connections.
     let slow_us = run.connect_time_us.p99?.min(run.blocked_us.p99?);
     let figure = format!(

@@ -80,7 +80,7 @@ fn uploads(facts: &RunFacts<'_>) -> Option<Finding> {
             facts.idle_cpus().map(show_idle),
         ],
         "enlarge the server's windows for request bodies, of streams and of connections (Go: \
-         MaxUploadBufferPerStream and MaxUploadBufferPerConnection, Node.js: initialWindowSize)",
+         MaxReceiveBufferPerStream and MaxReceiveBufferPerConnection, Node.js: initialWindowSize)",
     )
     .at([(StepKind::Window, Actor::Server)])
     .found()

@@ -40,7 +40,10 @@ pub(in crate::why) fn unknown(
         .in_flight
         .is_some_and(|n| n < SAME.start() * run.max_in_flight() as f64)
     {
-        "find out why connections are idle: check how long they take to open and close".to_owned()
+        let carriers = facts.carriers();
+        format!(
+            "find out why {carriers} are idle: check how long connections take to open and close"
+        )
     } else {
         let twice = plan.connections * 2;
         format!("retry with twice the connections: -c {twice}")
