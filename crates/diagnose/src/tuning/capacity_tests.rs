@@ -169,7 +169,7 @@ fn finds_the_smallest_pool_with_the_best_capacity() {
 fn says_that_the_load_limits_the_size_of_a_pool() {
     let server = |threads: u64| SimulatedSearch::of(settled(40.0 * threads.min(50) as f64));
     let tuned = tune(100, server);
-    let expected = "no larger pool was tried, because the load has 50 connections";
+    let expected = "no larger pool was tried, because at most 50 requests are in flight";
     assert!(tuned.why_ended.ends_with(expected), "{}", tuned.why_ended);
 }
 

@@ -162,7 +162,7 @@ impl<'a> Search<'a> {
         let (value, in_flight) = (at[&knob.name], self.last(at).in_flight);
         if value < knob.high && value >= in_flight {
             format!(
-                "{limit}; no larger pool was tried, because the load has {in_flight} connections"
+                "{limit}; no larger pool was tried, because at most {in_flight} requests are in flight"
             )
         } else {
             limit
