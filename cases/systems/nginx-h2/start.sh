@@ -17,8 +17,8 @@ location / {
 SITE
     ;;
 page)
-    # A page of 30 kB, in which nginx replaces each second character.
-    python3 -c 'print("ab" * 15000)' > "$run/page"
+    # A page of 6 kB, in which nginx replaces each second character.
+    python3 -c 'print("ab" * 3000)' > "$run/page"
     cat > "$run/site.conf" <<SITE
 root .;
 location / {

@@ -11,7 +11,7 @@ use floodmark_record::units::show_ns;
 
 use super::candidate::{Candidate, EvidenceRank, Finding, ruled_out};
 use super::facts::{AcceptQueue, RunFacts, ThreadGroupFacts, UpstreamFacts, is_compiler, used};
-use super::thresholds::{CONTENDED, MOST, ONE, RARE, SAME, SPARE, same};
+use super::thresholds::{CONTENDED, MOST, NOTICEABLE, ONE, RARE, SAME, SPARE, same};
 use crate::text::{per_s, show_idle};
 
 /// Service times agree with a number of threads if the ratio of concurrency to threads is in this
@@ -93,8 +93,11 @@ impl Service {
             let is_only = |group: &ThreadGroupFacts| is_only_thread(group, facts, in_flight);
             groups.any(|group| limit.group.as_ref() == Some(&group.name) && is_only(group))
         });
+        // In the open model, requests that wait for a stream are not in flight.
+        let waiting = facts.mean_waiting(&facts.run.blocked_by.server_limit_us);
+        let waits_for_streams = waiting >= NOTICEABLE * in_flight;
         if let Some(concurrency) = facts.concurrency
-            && is_closed
+            && (is_closed || waits_for_streams)
             && !is_one_thread
             && concurrency >= SAME.start() * max_in_flight.min(in_flight)
         {
