@@ -95,8 +95,9 @@ impl CauseClass {
             // stream, or all streams of a connection.
             (Perturbation::TwiceConnections | Perturbation::OneStream, CauseClass::Window)
             | (Perturbation::TwiceConnections, CauseClass::OneConnection) => return None,
+            // Another limit may apply before each request has a thread of its own.
             (Perturbation::OneStream, CauseClass::OneConnection) => {
-                return gain.and_then(|gain| spread(run, gain));
+                (NOISE, run.max_in_flight() as f64)
             }
             (Perturbation::OneStream, _) => (UNSHARED, 1.2),
             (Perturbation::LargerWindow, CauseClass::Window) => LARGER_WINDOW,
@@ -234,14 +235,6 @@ fn doubled(run: &Run, gain: Option<&Gain>) -> Option<(f64, f64)> {
     let [low, high] =
         [gain.low_per_s, gain.high_per_s].map(|per_s| per_s * share / throughput_per_s);
     (low > NOISE).then_some((low, high))
-}
-
-/// Returns the range of throughput ratios if further threads of the server take part. The CPU time
-/// per request may grow, so throughput may increase by less than `gain`. Returns `None` if noise can
-/// cause such a ratio.
-fn spread(run: &Run, gain: &Gain) -> Option<(f64, f64)> {
-    let high = gain.high_per_s / run.throughput_per_s?;
-    (high > NOISE).then_some((NOISE, high))
 }
 
 /// Returns whether an interval is entirely outside the predicted range.
