@@ -91,14 +91,15 @@ fn bridging_connections(run: &Run) -> u32 {
     needed.clamp(connections, limit.max(connections))
 }
 
-/// Changes the load of a plan for one window of `run`, if the perturbation changes the load.
-fn change_load(plan: &mut Plan, change: Perturbation, run: &Run) {
+/// Changes the load of a plan, if the perturbation changes the load. `in_flight` is the maximum
+/// number of requests in flight in the run.
+fn change_load(plan: &mut Plan, change: Perturbation, in_flight: u64) {
     match (change, plan.http) {
         (Perturbation::TwiceConnections, _) => {
             plan.connections = plan.connections.saturating_mul(2);
         }
         (Perturbation::OneStream, _) => {
-            plan.connections = u32::try_from(run.max_in_flight()).unwrap_or(u32::MAX);
+            plan.connections = u32::try_from(in_flight).unwrap_or(u32::MAX);
             plan.http = plan.http.with_one_stream();
         }
         (Perturbation::LargerWindow, Http::V2(settings)) => {
@@ -257,7 +258,7 @@ impl PerturbationTest<'_> {
             ..plan.clone()
         };
         if let Some(change) = change {
-            change_load(&mut plan, change, run);
+            change_load(&mut plan, change, run.max_in_flight());
         }
         let slow = |pids: &[u32]| {
             Slowed::start(self.floodmark, pids)
@@ -300,5 +301,39 @@ impl PerturbationTest<'_> {
             Some(ns) if ns > 0 => Ok(ok as f64 / (ns as f64 / 1e9)),
             _ => Err("a window has no length".to_owned()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use floodmark_record::plan::{Http2, Target};
+
+    use super::*;
+
+    #[test]
+    fn each_change_of_the_load_keeps_the_rest() {
+        let plan = Plan {
+            connections: 10,
+            http: Http::V2(Http2 {
+                streams: 32,
+                ..Http2::default()
+            }),
+            ..Plan::of(Target::from(SocketAddr::from(([127, 0, 0, 1], 80))))
+        };
+        let changed = |change| {
+            let mut changed = plan.clone();
+            // The server allows only 4 streams.
+            change_load(&mut changed, change, 40);
+            let Http::V2(settings) = changed.http else {
+                panic!("the version of HTTP changed");
+            };
+            (changed.connections, settings.streams, settings.window_bytes)
+        };
+        assert_eq!(changed(Perturbation::TwiceConnections), (20, 32, 1 << 20));
+        assert_eq!(changed(Perturbation::OneStream), (40, 1, 1 << 20));
+        assert_eq!(changed(Perturbation::LargerWindow), (10, 32, 8 << 20));
+        assert_eq!(changed(Perturbation::SlowedClient), (10, 32, 1 << 20));
     }
 }
