@@ -1,6 +1,7 @@
 //! The search: which rate to try next, and when to stop.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use floodmark_record::interval::Interval;
 
@@ -24,6 +25,12 @@ const REPEATS: usize = 3;
 
 /// A search ends after this many void trials if no trial was sent on time.
 const MOST_LATE: usize = 10;
+
+/// Minimum number of separate occasions on which the client was late at a rate that it cannot send.
+const FEWEST_OCCASIONS: i32 = 3;
+
+/// Maximum probability that the client was late on all of these occasions by chance.
+const MOST_CHANCE: f64 = 0.01;
 
 /// Probability of the posterior beyond each bound of an interval. A search that underestimates the
 /// scatter stops too early, so the bounds are wider than those of a fixed number of trials (2.5 %).
@@ -65,8 +72,9 @@ pub struct CapacitySearch {
     /// Rate that the client is known to sustain.
     certain: i32,
     judged: Vec<JudgedTrial>,
-    /// Positions of trials that were sent late.
-    voids: Vec<i32>,
+    late: Vec<LateTrial>,
+    /// Number of trials that a disturbance of the host made void.
+    disturbed: usize,
     /// `None` until at least one trial has passed and one has missed.
     models: Option<Models>,
     lowest: i32,
@@ -77,6 +85,15 @@ pub struct CapacitySearch {
     /// Number of consecutive trials, up to the latest, after each of which the outcomes indicated
     /// drift.
     drifting: usize,
+}
+
+/// A trial that the client sent late.
+#[derive(Debug, Clone, Copy)]
+struct LateTrial {
+    rate: i32,
+    /// Number of judged trials before this one. A single disturbance can make consecutive trials
+    /// late, so trials with the same number are one occasion.
+    occasion: usize,
 }
 
 /// Fresh trials at the bounds of an interval.
@@ -103,7 +120,8 @@ impl CapacitySearch {
             certain: position(settings.certain_per_s),
             settings,
             judged: Vec::new(),
-            voids: Vec::new(),
+            late: Vec::new(),
+            disturbed: 0,
             models: None,
             lowest,
             highest,
@@ -116,8 +134,9 @@ impl CapacitySearch {
     /// Returns the next trial, or the result.
     #[must_use]
     pub fn next(&self) -> CapacityStep {
-        let is_late = self.judged.is_empty() && self.voids.len() >= MOST_LATE;
-        if is_late || self.judged.len() + self.voids.len() >= self.settings.most_trials {
+        let voids = self.late.len() + self.disturbed;
+        let is_void = self.judged.is_empty() && voids >= MOST_LATE;
+        if is_void || self.judged.len() + voids >= self.settings.most_trials {
             return CapacityStep::Done(self.finding());
         }
         let Some(models) = &self.models else {
@@ -126,22 +145,29 @@ impl CapacitySearch {
         if self.is_settled(models) {
             return CapacityStep::Done(self.finding());
         }
-        if let Some(confirmation) = &self.confirmation {
-            let (rate, _) = confirmation.rates[confirmation.done];
+        let most = self.highest_to_try();
+        let confirmation = self.confirmation.as_ref();
+        let confirmed = confirmation.map(|of| of.rates[of.done].0);
+        if let Some(rate) = confirmed.filter(|rate| *rate <= most) {
             return trial(rate, TrialPurpose::Confirm);
         }
-        let posterior = self.relevant(models);
-        let rate = posterior.most_informative(self.highest_sendable());
+        let rate = self.relevant(models).most_informative(most);
         trial(rate.max(self.lowest), TrialPurpose::Narrow)
     }
 
     /// Records the outcome of a trial at a rate in requests per second. The rate need not be the
     /// one that [`Self::next`] returned. `is_disturbed` says whether a disturbance of the host may
-    /// have made the trial miss its objectives.
+    /// have made the trial miss its objectives, or made it void. The client was late in all other
+    /// void trials.
     pub fn record(&mut self, rate_per_s: f64, outcome: TrialOutcome, is_disturbed: bool) {
         let rate = position(rate_per_s);
+        if outcome == TrialOutcome::Void && is_disturbed {
+            self.disturbed += 1;
+            return;
+        }
         if outcome == TrialOutcome::Void {
-            self.voids.push(rate);
+            let occasion = self.judged.len();
+            self.late.push(LateTrial { rate, occasion });
             let highest = self.highest_sendable();
             // Rates that the client cannot send confirm nothing.
             let is_sendable = |c: &Confirmation| c.rates.iter().all(|(r, _)| *r <= highest);
@@ -196,7 +222,7 @@ impl CapacitySearch {
             },
             CapacityModel::Constant if is_above(&models.constant, highest) => {
                 CapacityFinding::AtLeast {
-                    rate_per_s: rate_at(f64::from(highest)),
+                    rate_per_s: rate_at(f64::from(self.highest_passed().unwrap_or(highest))),
                     limit: self.limit(),
                 }
             }
@@ -361,26 +387,19 @@ impl CapacitySearch {
         let tried = self.judged.len();
         let factor = |n: usize| FACTORS[n.min(FACTORS.len() - 1)];
         let Some(last) = self.judged.last() else {
-            // Repeat the first rate once, because the client may have been disturbed.
-            let lower: f64 = (1..self.voids.len()).map(|n| factor(n - 1)).product();
-            let rate = (self.start - position(lower)).max(self.certain.min(self.start));
-            let purpose = if self.voids.is_empty() {
-                TrialPurpose::Bracket
-            } else {
-                TrialPurpose::ClientLimit
-            };
-            return trial(rate.max(self.lowest), purpose);
+            return self.first_judged(factor);
         };
         if last.evidence.is_pass {
             let highest = self.rates().max().unwrap_or(self.start);
             let at_highest = self.rates().filter(|rate| *rate == highest).count();
-            let limit = self.highest_sendable();
-            let rise = position(factor(tried - 1).min(LARGEST_RISE));
-            if limit > highest && self.client_limit().is_some() {
-                trial(limit, TrialPurpose::ClientLimit)
-            } else if limit > highest {
-                trial((highest + rise).min(limit), TrialPurpose::Bracket)
-            } else if at_highest < REPEATS {
+            let most = self.highest_to_try();
+            let is_limit_known = self.unsent().is_none() || self.client_limit().is_some();
+            if most > highest && self.unsent().is_some() {
+                trial(most, TrialPurpose::ClientLimit)
+            } else if most > highest {
+                let rise = position(factor(tried - 1).min(LARGEST_RISE));
+                trial((highest + rise).min(most), TrialPurpose::Bracket)
+            } else if at_highest < REPEATS || !is_limit_known {
                 trial(highest, TrialPurpose::Confirm)
             } else {
                 CapacityStep::Done(self.finding())
@@ -397,6 +416,20 @@ impl CapacitySearch {
                 CapacityStep::Done(self.finding())
             }
         }
+    }
+
+    /// Returns the next rate while no trial was judged. After the first repetition, the first rate
+    /// alternates with lower ones: the client may be disturbed, or may be unable to send this rate.
+    fn first_judged(&self, factor: impl Fn(usize) -> f64) -> CapacityStep {
+        let late = self.late.len();
+        let lower: f64 = (0..late / 2).map(factor).product();
+        let least = self.certain.max(self.lowest).min(self.start);
+        let (rate, purpose) = match late {
+            0 => (self.start, TrialPurpose::Bracket),
+            _ if late % 2 == 1 => (self.start, TrialPurpose::ClientLimit),
+            _ => (self.start - position(lower), TrialPurpose::ClientLimit),
+        };
+        trial(rate.max(least), purpose)
     }
 
     /// Returns the result while all trials passed or all missed.
@@ -431,28 +464,75 @@ impl CapacitySearch {
         self.rates().max()
     }
 
-    /// Returns the lowest rate that the client cannot send. One late trial may have been disturbed,
-    /// so two are needed.
-    fn client_limit(&self) -> Option<i32> {
-        let sent = self.highest_sent();
-        let least = sent.max(Some(self.certain));
-        let late = || self.voids.iter().filter(|rate| Some(**rate) > least);
-        late().min().copied().filter(|_| late().count() >= 2)
+    fn highest_passed(&self) -> Option<i32> {
+        let passed = self.judged.iter().filter(|trial| trial.evidence.is_pass);
+        passed.map(|trial| trial.rate).max()
     }
 
-    /// Returns the highest rate to try. Between rates that could be sent and rates that could not,
-    /// this is the middle, until they are close.
+    /// Returns the highest rate that the client is known to send on time.
+    fn sent(&self) -> i32 {
+        self.highest_sent().unwrap_or(i32::MIN).max(self.certain)
+    }
+
+    /// Returns the lowest rate at which the client was late, if it has not sent as much since.
+    fn unsent(&self) -> Option<i32> {
+        let sent = self.sent();
+        let late = self.late.iter().map(|late| late.rate);
+        late.filter(|rate| *rate > sent).min()
+    }
+
+    /// Returns the lowest rate that the client cannot send. The client was late at this rate on so
+    /// many occasions that chance does not explain it. The rates that it has sent show how often
+    /// chance makes it late.
+    fn client_limit(&self) -> Option<i32> {
+        let (sent, limit) = (self.sent(), self.unsent()?);
+        let at_limit = |late: &&LateTrial| late.rate > sent && late.rate <= limit + self.close();
+        let occasions: BTreeSet<usize> = self
+            .late
+            .iter()
+            .filter(at_limit)
+            .map(|late| late.occasion)
+            .collect();
+        let by_chance = self.late.iter().filter(|late| late.rate <= sent).count();
+        // The rule of succession gives the probability that the next trial is late.
+        let trials = self.judged.len() + by_chance;
+        let chance = (by_chance + 1) as f64 / (trials + 2) as f64;
+        let occasions = occasions.len() as i32;
+        (occasions >= FEWEST_OCCASIONS && chance.powi(occasions) <= MOST_CHANCE).then_some(limit)
+    }
+
+    /// Returns the highest rate that the client can send: that of the settings, unless the client's
+    /// limit is known and close to a rate that was sent.
     fn highest_sendable(&self) -> i32 {
-        let Some(limit) = self.client_limit() else {
+        let sent = self.highest_sent().unwrap_or(self.lowest);
+        let is_close = |limit: i32| limit - sent <= self.close();
+        match self.client_limit() {
+            Some(limit) if is_close(limit) => sent,
+            _ => self.highest,
+        }
+    }
+
+    /// Returns the highest rate to try next. A rate at which the client was late is repeated after
+    /// each trial that was sent on time. After a late trial, or if the client cannot send this
+    /// rate, lower rates narrow the range of the client's limit.
+    fn highest_to_try(&self) -> i32 {
+        let Some(unsent) = self.unsent() else {
             return self.highest;
         };
         let sent = self.highest_sent().unwrap_or(self.lowest);
-        let close = (self.settings.precision / STEP) as i32;
-        if limit - sent > close {
-            (sent + limit) / 2
-        } else {
-            sent
+        let last = self.late.last();
+        let is_last_late =
+            last.is_some_and(|last| last.rate > sent && last.occasion == self.judged.len());
+        match unsent - sent {
+            _ if !is_last_late && self.client_limit().is_none() => unsent,
+            difference if difference > self.close() => sent + difference / 2,
+            _ => sent,
         }
+    }
+
+    /// Returns the difference between rates that counts as small, in grid steps.
+    fn close(&self) -> i32 {
+        (self.settings.precision / STEP) as i32
     }
 }
 

@@ -211,10 +211,75 @@ fn a_disturbed_client_is_no_client_limit() {
             _ => server(rate),
         }
     });
-    assert!(
-        matches!(finding, CapacityFinding::AtLeast { rate_per_s, .. } if rate_per_s > 0.24 * CAPACITY),
-        "{finding:?}"
-    );
+    let CapacityFinding::Capacity(estimate) = finding else {
+        panic!("{finding:?}");
+    };
+    assert!(covers(&estimate, CAPACITY), "{estimate:?}");
+    assert!(estimate.rate_per_s >= 0.9 * CAPACITY, "{estimate:?}");
+}
+
+/// Returns a server and a client that is late with a given probability, at any rate.
+fn often_late(seed: u64, share: f64) -> impl FnMut(f64) -> TrialOutcome {
+    let mut server = scattered(seed, 0.01, 0.0);
+    let mut random = Normal::new(seed + 2_000);
+    move |rate| {
+        let outcome = server(rate);
+        if random.uniform() < share {
+            TrialOutcome::Void
+        } else {
+            outcome
+        }
+    }
+}
+
+#[test]
+fn a_client_that_is_often_late_has_no_limit() {
+    for share in [0.2, 0.4, 0.6] {
+        let (mut covered, mut limited) = (0, 0);
+        for seed in 0..50 {
+            match search(start(seed), settings(), often_late(seed, share)).0 {
+                CapacityFinding::Capacity(estimate) => {
+                    covered += usize::from(covers(&estimate, CAPACITY));
+                }
+                CapacityFinding::AtLeast { .. } => limited += 1,
+                _ => {}
+            }
+        }
+        assert!(covered >= 45, "late in {share}: {covered} of 50");
+        assert!(limited <= 2, "late in {share}: {limited} of 50");
+    }
+}
+
+#[test]
+fn a_client_limit_expires_when_the_client_sends_more() {
+    let mut server = scattered(5, 0.0, 0.0);
+    let mut trials = 0;
+    let (finding, _) = search(0.8 * CAPACITY, settings(), |rate| {
+        trials += 1;
+        if trials <= 7 && rate > 0.9 * CAPACITY {
+            TrialOutcome::Void
+        } else {
+            server(rate)
+        }
+    });
+    let CapacityFinding::Capacity(estimate) = finding else {
+        panic!("{finding:?}");
+    };
+    assert!(covers(&estimate, CAPACITY), "{estimate:?}");
+}
+
+#[test]
+fn a_disturbed_host_is_no_client_limit() {
+    let limit = 0.4 * CAPACITY;
+    let mut server = scattered(6, 0.0, 0.0);
+    let (finding, _) = disturbed_search(CAPACITY, settings(), |rate| {
+        if rate > limit {
+            (TrialOutcome::Void, true)
+        } else {
+            (server(rate), false)
+        }
+    });
+    assert_eq!(finding, CapacityFinding::Unknown);
 }
 
 #[test]
@@ -359,7 +424,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
-    fn any_outcomes_end_the_search(outcomes in prop::collection::vec(0u8..8, 60)) {
+    fn any_outcomes_end_the_search(outcomes in prop::collection::vec(0u8..9, 60)) {
         let settings = CapacitySettings { most_trials: 60, ..settings() };
         let range = 0.99..1.01 * settings.highest_per_s;
         let mut search = CapacitySearch::new(CAPACITY, settings.clone());
@@ -367,20 +432,42 @@ proptest! {
         for outcome in outcomes {
             let CapacityStep::Trial { rate_per_s, .. } = search.next() else { break };
             prop_assert!(range.contains(&rate_per_s), "{}", rate_per_s);
-            let outcome = match outcome {
-                0 => TrialOutcome::Void,
-                1..4 => TrialOutcome::Pass,
-                _ => TrialOutcome::Miss,
+            let (outcome, is_disturbed) = match outcome {
+                0 | 8 => (TrialOutcome::Void, outcome == 8),
+                1..4 => (TrialOutcome::Pass, false),
+                _ => (TrialOutcome::Miss, false),
             };
-            search.record(rate_per_s, outcome, false);
-            past.push((rate_per_s, outcome));
+            search.record(rate_per_s, outcome, is_disturbed);
+            past.push((rate_per_s, outcome, is_disturbed));
         }
         prop_assert!(matches!(search.next(), CapacityStep::Done(_)));
         let mut resumed = CapacitySearch::new(CAPACITY, settings);
-        for (rate_per_s, outcome) in past {
-            resumed.record(rate_per_s, outcome, false);
+        for (rate_per_s, outcome, is_disturbed) in past {
+            resumed.record(rate_per_s, outcome, is_disturbed);
         }
         prop_assert_eq!(resumed.next(), search.next());
+    }
+
+    #[test]
+    fn a_lower_bound_is_a_rate_that_passed(
+        limit in 0.1f64..1.5,
+        share in 0.0f64..0.8,
+        seed in 0u64..1_000,
+        most_trials in 5usize..60,
+    ) {
+        let mut server = often_late(seed, share);
+        let mut passed = Vec::new();
+        let settings = CapacitySettings { most_trials, ..settings() };
+        let (finding, _) = search(CAPACITY, settings, |rate| {
+            let outcome = if rate > limit * CAPACITY { TrialOutcome::Void } else { server(rate) };
+            if outcome == TrialOutcome::Pass {
+                passed.push(rate);
+            }
+            outcome
+        });
+        if let CapacityFinding::AtLeast { rate_per_s, .. } = finding {
+            prop_assert!(passed.contains(&rate_per_s), "{} {:?}", rate_per_s, passed);
+        }
     }
 
     #[test]
