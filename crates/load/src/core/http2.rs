@@ -239,7 +239,13 @@ impl Core {
             return;
         };
         let heads = Arc::clone(&all.requests.heads);
-        let connection = Box::new(Http2Connection::new(&all.config, heads, all.pings, now));
+        // Some servers close connections that exceed their limit before their SETTINGS arrive.
+        let known = all.used.settings.and_then(|settings| settings.max_streams);
+        let mut config = all.config;
+        if let Some(known) = known {
+            config.streams_before_settings = config.streams_before_settings.min(known);
+        }
+        let connection = Box::new(Http2Connection::new(&config, heads, all.pings, now));
         self.connections[slot as usize].http2 = Some(connection);
         if self.exchanges[first as usize].state == ExchangeState::Waiting {
             self.wait_is_over(first, room);

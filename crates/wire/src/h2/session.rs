@@ -37,6 +37,8 @@ pub struct Config {
     pub max_streams: u32,
     /// Flow-control window of a stream for received data, in bytes, from 2 to 2^31 - 1.
     pub stream_window: u32,
+    /// Maximum number of open streams until the server's SETTINGS arrive, at least 1.
+    pub streams_before_settings: u32,
     /// Flow-control window of the connection for received data, in bytes, from 65,535 to 2^31 - 1.
     pub connection_window: u32,
     /// Maximum size of the dynamic table that the server may use to compress responses, in bytes,
@@ -52,11 +54,12 @@ pub struct Config {
 
 impl Default for Config {
     /// One stream, a window of 1 MiB for the stream and 16 MiB for the connection, the RFC's table
-    /// size of 4,096 bytes, and 1,000 idle frames.
+    /// size of 4,096 bytes, and 1,000 idle frames. 100 streams until the server's SETTINGS arrive.
     fn default() -> Self {
         Config {
             max_streams: 1,
             stream_window: 1 << 20,
+            streams_before_settings: STREAMS_BEFORE_SETTINGS,
             connection_window: 16 << 20,
             header_table: DEFAULT_TABLE_BYTES,
             idle_frames: 1000,
@@ -273,6 +276,7 @@ impl Session {
         let config = Config {
             max_streams: config.max_streams.clamp(1, 1 << 20),
             stream_window: config.stream_window.clamp(2, MAX_31_BITS),
+            streams_before_settings: config.streams_before_settings.max(1),
             connection_window: config
                 .connection_window
                 .clamp(DEFAULT_WINDOW_BYTES, MAX_31_BITS),
@@ -353,7 +357,7 @@ impl Session {
     #[must_use]
     pub fn stream_limit(&self) -> u32 {
         let peer = match self.peer.max_streams {
-            None if !self.has_peer_settings => STREAMS_BEFORE_SETTINGS,
+            None if !self.has_peer_settings => self.config.streams_before_settings,
             None => u32::MAX,
             Some(limit) => limit,
         };
