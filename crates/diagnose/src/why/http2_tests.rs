@@ -129,6 +129,10 @@ fn one_connection_leaves_event_loops_idle() {
     assert_eq!(keys(&verdict), ["threads server", "cpu server"]);
     assert!(verdict.next.contains("-c 32 --streams 1"), "{verdict:#?}");
     assert!(rules_out(&verdict, Cause::ServerCpuOneThread));
+    // The loop answers PINGs before it handles requests.
+    let mut prompt = one_of_two_loops();
+    prompt.ping_us = times(10, 300.0);
+    is(&prompt, Cause::OneConnection);
     // 30 % of the CPUs are busy.
     let gain = verdict.gain.as_ref().unwrap();
     assert!(gain.low_per_s > 2_000.0 && gain.requests == 32, "{gain:?}");
@@ -142,7 +146,23 @@ fn a_saturated_thread_without_idle_loops_is_not_one_connection() {
         // One stream per connection.
         |run| run.plan.http = Http::V2(Http2::default()),
         // The thread of the connection answers PINGs at once, so another thread is saturated.
-        |run| run.ping_us = times(10, 300.0),
+        |run| {
+            run.ping_us = times(10, 300.0);
+            for series in &mut run.observations {
+                match series.metric.name().as_ref() {
+                    "nginx on events" => series.values = vec![2.0; 10],
+                    "nginx on_cpu" => series.values = vec![0.01; 10],
+                    _ => {}
+                }
+            }
+            let application = blocked("application", &[("events", 0.01)], 1_000.0);
+            run.observations.extend(application);
+            let of = |figure: &str, value| {
+                series("server threads", &format!("application {figure}"), value)
+            };
+            run.observations
+                .extend([of("threads", 1.0), of("on_cpu", 0.99)]);
+        },
         // The only event loop of the server.
         |run| {
             for series in &mut run.observations {

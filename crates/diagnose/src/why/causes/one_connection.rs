@@ -57,8 +57,14 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
             show_us(Some(service_us))
         )
     });
-    // If the thread that answers PINGs has time left, another thread is saturated.
-    if ping.is_some_and(|(ping_us, service_us)| ping_us < NOTICEABLE * service_us) {
+    // If the thread that answers PINGs has time left, another thread is saturated. But a saturated
+    // event loop may answer a PING before it handles the requests that arrive with it.
+    let has_idle_twins = facts.thread_groups.iter().any(|group| {
+        group.on_cpu >= SAME.start() * thread.on_cpu
+            && group.blocked_on_kind(WaitKind::Events) >= ONE.start
+    });
+    let is_fast = |(ping_us, service_us)| ping_us < NOTICEABLE * service_us;
+    if !has_idle_twins && ping.is_some_and(is_fast) {
         return times.and_then(ruled_out);
     }
     let name = &thread.name;
