@@ -243,7 +243,7 @@ pub(super) fn confirmed(probability: f64) -> f64 {
 
 /// Returns the second most likely cause, and the measurement that decides between the two causes.
 /// Without a second candidate, this is the most frequent right cause of stored results that were
-/// wrongly judged as `cause`. Returns `None` if there is no such cause.
+/// wrongly judged as `cause`, if the run can have it. Returns `None` if there is no such cause.
 pub(super) fn runner_up(
     facts: &RunFacts<'_>,
     cause: Cause,
@@ -253,7 +253,8 @@ pub(super) fn runner_up(
     let mut others = findings.candidates.iter().skip(1);
     let other = others.find(|(_, other)| other.rank <= EvidenceRank::Waiting);
     let confused = model.confused.iter();
-    let mut confused = confused.filter(|(wrong, _)| *wrong == cause);
+    let mut confused = confused
+        .filter(|(wrong, right)| *wrong == cause && causes::spec(*right).is_possible(facts.run));
     let other = other
         .map(|(cause, _)| *cause)
         .or_else(|| Some(confused.next()?.1))?;
@@ -392,6 +393,13 @@ mod tests {
         let second = possible.runner_up.unwrap();
         assert_eq!(second.cause, Cause::SyncLogging);
         assert!(second.measurement.contains("--prove"), "{second:?}");
+        // A run without a store has no cause in the store.
+        let mut store = model(1.0);
+        store.confused = Cow::Owned(vec![(Cause::ServerCpuOneThread, Cause::StoreCpu)]);
+        assert_eq!(
+            verdict_by(&store, &run, &machine()).unwrap().runner_up,
+            None
+        );
         let unknown = of(0.0);
         assert_eq!(
             (unknown.cause, unknown.confidence),

@@ -12,7 +12,7 @@ use floodmark_record::tuning::KnobKind;
 use floodmark_record::verdict::{Confidence, Gain, Perturbation, Tested, Verdict, Windows};
 use floodmark_stats::estimate::geometric;
 
-use super::causes::{self, CauseSpec, Place};
+use super::causes::{self, CauseSpec};
 use super::confidence;
 use super::facts::RunFacts;
 use super::graph;
@@ -298,12 +298,9 @@ pub(super) fn judge(run: &Run, mut verdict: Verdict) -> Verdict {
     let Some(class) = class.filter(|_| !run.perturbed.is_empty()) else {
         return verdict;
     };
-    // Causes in the store are possible only if the run uses a store.
     let is_excluded = |spec: &CauseSpec| {
         let mut ruled_out = verdict.ruled_out.iter();
-        ruled_out.any(|ruled_out| ruled_out.cause == spec.cause)
-            || (spec.place == Place::Store && run.store.is_none())
-            || (spec.needs_http2 && run.plan.http == Http::V1)
+        ruled_out.any(|ruled_out| ruled_out.cause == spec.cause) || !spec.is_possible(run)
     };
     let is_contradicted = |class| contradiction(run, class, verdict.gain.as_ref()).is_some();
     let only_class = causes::ALL.iter().all(|spec| match spec.class {

@@ -164,6 +164,14 @@ impl CauseSpec {
         }
     }
 
+    /// Returns whether a run can have the cause: causes in the store need a store, and some causes
+    /// need HTTP/2.
+    pub(super) fn is_possible(&self, run: &Run) -> bool {
+        let has_store = run.store.is_some();
+        let is_http2 = run.plan.http != floodmark_record::plan::Http::V1;
+        (has_store || self.place != Place::Store) && (is_http2 || !self.needs_http2)
+    }
+
     /// Returns whether `detect` finds the cause and no perturbation contradicts it, regardless of
     /// its explanations.
     fn is_detected(&self, facts: &RunFacts<'_>) -> bool {
