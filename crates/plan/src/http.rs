@@ -101,8 +101,8 @@ fn refuse_conflicts(
 ) -> Result<(), String> {
     let limit = match connection_use {
         ConnectionUse::Kept => None,
-        ConnectionUse::Fresh => Some(1),
-        ConnectionUse::PerConnection(n) => Some(n),
+        ConnectionUse::Fresh => Some((1, "fresh")),
+        ConnectionUse::PerConnection(n) => Some((n, "requests-per-connection")),
     };
     if limit.is_some() && spec.load.close_first == Some(CloseFirst::Server) {
         let name = spec.name("close-first");
@@ -112,10 +112,11 @@ fn refuse_conflicts(
         ));
     }
     let name = spec.name("streams");
-    if let Some(limit) = limit.filter(|limit| *limit < streams) {
+    if let Some((limit, key)) = limit.filter(|(limit, _)| *limit < streams) {
         let requests = plural(limit, "request");
         return Err(format!(
-            "{name} {streams}: each connection serves at most {requests}; use {name} {limit}, or allow more requests per connection"
+            "{name} {streams} conflicts with {}: each connection serves at most {requests}; use {name} {limit}, or allow more requests per connection",
+            spec.name(key)
         ));
     }
     if spec.load.check.is_some() && streams > 1 {
@@ -245,7 +246,7 @@ mod tests {
         assert_eq!(with(5, ConnectionUse::PerConnection(5)), Ok(5));
         assert_eq!(
             with(2, ConnectionUse::Fresh).unwrap_err(),
-            "--streams 2: each connection serves at most 1 request; use --streams 1, or allow more requests per connection"
+            "--streams 2 conflicts with --fresh: each connection serves at most 1 request; use --streams 1, or allow more requests per connection"
         );
         assert!(with(6, ConnectionUse::PerConnection(5)).is_err());
     }
