@@ -33,7 +33,13 @@ enum Reaction {
 type Row = (&'static str, &'static str, Vec<u8>, Reaction);
 
 /// Section, rule, the server's frames, and the error with its code.
-type FaultRow<'a> = (&'static str, &'static str, &'a [&'a [u8]], ConnectionError, ErrorCode);
+type FaultRow<'a> = (
+    &'static str,
+    &'static str,
+    &'a [&'a [u8]],
+    ConnectionError,
+    ErrorCode,
+);
 
 const OPEN: u8 = flag::END_HEADERS;
 const LAST: u8 = flag::END_HEADERS | flag::END_STREAM;
