@@ -383,7 +383,7 @@ fn any_limits() -> impl Strategy<Value = Limits> {
                 stream_window,
                 connection_window,
                 header_table,
-                idle_frames: 1000,
+                ..Config::default()
             },
         );
     let table = prop_oneof![Just(0u32), Just(150), Just(4096), Just(65_536)];
