@@ -66,7 +66,9 @@ impl Section {
         }
         let is_illegal = |byte: &u8| matches!(byte, b'\0' | b'\n' | b'\r');
         let is_space = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
-        if value.iter().any(is_illegal) || is_space(value.first()) || is_space(value.last()) {
+        // The percent-encoding of gRPC leaves spaces as they are, also at the ends of a message.
+        let has_space = is_space(value.first()) || is_space(value.last());
+        if value.iter().any(is_illegal) || (has_space && name != b"grpc-message") {
             return Err(Malformed::FieldValue);
         }
         if is_connection_field(name) || name == b"te" && value != b"trailers" {
