@@ -132,6 +132,7 @@ impl<'a> PemFile<'a> {
     fn conversion(&self) -> Option<String> {
         let path = self.path.display();
         Some(match (first_tag(&self.text)?, self.flag) {
+            (SEQUENCE, "--key") => format!("openssl pkcs8 -inform DER -in {path} -out key.pem"),
             (SEQUENCE, _) => format!("openssl x509 -inform DER -in {path} -out cert.pem"),
             (INTEGER, "--key") => format!("openssl pkey -inform DER -in {path} -out key.pem"),
             (INTEGER, _) => format!("openssl pkcs12 -in {path} -nodes -out cert.pem"),
