@@ -29,6 +29,9 @@ pub struct GrpcSpec {
 /// Headers that gRPC requires, except for the deadline.
 const HEADERS: [(&str, &str); 2] = [("te", "trailers"), ("content-type", "application/grpc")];
 
+/// Minimum timeout of a call that asks the server for descriptions.
+const REFLECTION_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Name of the header with the deadline.
 const DEADLINE: &str = "grpc-timeout";
 
@@ -140,7 +143,10 @@ impl CallEncoder<'_> {
         method: &MethodName,
         headers: &[(String, String)],
     ) -> Result<Descriptions, String> {
-        let headers = self.target.authorize(headers).unwrap_or_default();
+        let is_deadline = |name: &str| name.eq_ignore_ascii_case(DEADLINE);
+        let headers = headers.iter().filter(|(name, _)| !is_deadline(name));
+        let headers: Vec<(String, String)> = headers.cloned().collect();
+        let headers = self.target.authorize(&headers).unwrap_or_default();
         let tls = self
             .tls
             .map(|(plan, credentials)| Tls::new(plan, credentials));
@@ -151,7 +157,7 @@ impl CallEncoder<'_> {
             tls: tls.as_ref(),
             authority: &self.target.authority,
             headers: &headers,
-            timeout: self.timeout,
+            timeout: self.timeout.max(REFLECTION_TIMEOUT),
         };
         let described =
             reflection::describe(method, |path, body| match call(&target, path, body) {
@@ -263,6 +269,9 @@ pub(crate) fn check_expectations(expect: &[Expect], is_grpc: bool) -> Result<(),
         match expect {
             Expect::GrpcStatus(_) if !is_grpc => {
                 return Err("grpc-status needs a gRPC method; use status=200 for other requests");
+            }
+            Expect::Status(status) if is_grpc && *status != 200 => {
+                return Err("gRPC calls need HTTP status 200; use grpc-status=0");
             }
             Expect::Body(_) | Expect::Json(_) | Expect::JsonAt { .. } | Expect::JsonAbsent(_)
                 if is_grpc =>
