@@ -21,6 +21,9 @@ const PATHS: [&str; 2] = [
 /// Maximum number of questions, which bounds the number of files.
 const MAX_QUESTIONS: usize = 1000;
 
+/// Maximum total length of the encoded descriptions, in bytes.
+const MAX_DESCRIPTION_BYTES: usize = 8 << 20;
+
 /// The reason why a server does not describe a method. `E` is the error of a call.
 #[derive(Debug, thiserror::Error)]
 pub enum ReflectionError<E> {
@@ -39,6 +42,9 @@ pub enum ReflectionError<E> {
     /// The descriptions have too many files.
     #[error("reflection failed: the service imports more than {MAX_QUESTIONS} files")]
     TooManyFiles,
+    /// The descriptions are too long.
+    #[error("reflection failed: the descriptions have more than {} MiB", MAX_DESCRIPTION_BYTES >> 20)]
+    TooLong,
     /// The descriptions contradict each other.
     #[error("reflection failed: {0}")]
     Descriptor(#[from] DescriptorError),
@@ -172,7 +178,8 @@ pub fn describe<E>(
         Content::Services(_) => return Err(ReflectionError::InvalidResponse),
     };
     let mut files = BTreeMap::new();
-    add(&mut files, first)?;
+    let mut left = MAX_DESCRIPTION_BYTES;
+    add(&mut files, first, &mut left)?;
     let well_known = DescriptorPool::global();
     for _ in 0..MAX_QUESTIONS {
         let Some(missing) = missing(&files) else {
@@ -185,7 +192,7 @@ pub fn describe<E>(
             continue;
         }
         match ask(Subject::File(missing.clone()))? {
-            Content::Files(more) => add(&mut files, more)?,
+            Content::Files(more) => add(&mut files, more, &mut left)?,
             Content::Error(error) => return Err(ReflectionError::Server(error.message)),
             Content::Services(_) => return Err(ReflectionError::InvalidResponse),
         }
@@ -196,12 +203,15 @@ pub fn describe<E>(
     Err(ReflectionError::TooManyFiles)
 }
 
-/// Adds files by name.
+/// Adds files by name. `left` is the number of bytes that the files may have in total.
 fn add<E>(
     files: &mut BTreeMap<String, FileDescriptorProto>,
     of: Files,
+    left: &mut usize,
 ) -> Result<(), ReflectionError<E>> {
     for bytes in of.files {
+        let rest = left.checked_sub(bytes.len());
+        *left = rest.ok_or(ReflectionError::TooLong)?;
         let file = FileDescriptorProto::decode(&bytes[..]);
         let file = file.map_err(|_| ReflectionError::InvalidResponse)?;
         files.insert(file.name().to_owned(), file);

@@ -16,7 +16,7 @@ use floodmark_wire::{RequestError, RequestSpec};
 use crate::tls::{Stream, Tls, connect, secure_http2};
 
 /// Maximum length of a response, in bytes.
-const MAX_RESPONSE: usize = 64 << 20;
+const MAX_RESPONSE: usize = 4 << 20;
 
 /// Maximum length of an error message in a response, in bytes.
 const MAX_MESSAGE: usize = 1000;
