@@ -73,6 +73,9 @@ impl ResponseReader for Http2Exchange<'_> {
             Some(status) if arrived.is_complete => return Ok(Some((status, false))),
             _ => fed.map_err(|error| format!("not an HTTP/2 response: {error}"))?,
         }
+        if bytes.is_empty() && self.status.is_some() {
+            return Err("the connection was closed within the response".to_owned());
+        }
         if arrived.has_settings {
             self.send_body();
         }
