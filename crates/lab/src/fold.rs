@@ -249,6 +249,7 @@ pub(crate) fn fold_run(mut run: RunEvents, window: FigureWindow, times: &WindowT
         response_time_us: sums.summary(TimeKind::Response),
         service_time_us: sums.summary(TimeKind::Service),
         least_service_time_us: times.min_service_us(),
+        least_connect_time_us: times.min_connect_us(),
         blocked_us: sums.summary(TimeKind::Blocked),
         blocked_by: BlockedTimes {
             connecting_us: sums.summary(TimeKind::BlockedConnecting),

@@ -106,15 +106,18 @@ pub struct WindowTimes {
     pub sums: TimeHistograms,
     /// Shortest service time in the whole run, including the warm-up, in ns.
     min_service_ns: Option<u64>,
+    /// Shortest TCP connect in the whole run, including the warm-up, in ns.
+    min_connect_ns: Option<u64>,
 }
 
 impl WindowTimes {
     /// Adds one second of the warm-up or the measurement.
     pub fn add(&mut self, row: &SecondRow, in_window: bool) {
-        let select = |kind| in_window || kind == TimeKind::Service;
+        let select = |kind| in_window || matches!(kind, TimeKind::Service | TimeKind::Connect);
         let times = TimeHistograms::decode(&row.histograms, select);
-        let min = self.min_service_ns.into_iter();
-        self.min_service_ns = min.chain(times.min_ns(TimeKind::Service)).min();
+        let min = |so_far: Option<u64>, kind| so_far.into_iter().chain(times.min_ns(kind)).min();
+        self.min_service_ns = min(self.min_service_ns, TimeKind::Service);
+        self.min_connect_ns = min(self.min_connect_ns, TimeKind::Connect);
         if in_window {
             self.sums.merge(&times);
         }
@@ -123,6 +126,11 @@ impl WindowTimes {
     /// Returns the shortest service time in the whole run, including the warm-up, in µs.
     pub fn min_service_us(&self) -> Option<f64> {
         self.min_service_ns.map(|ns| ns as f64 / 1e3)
+    }
+
+    /// Returns the shortest TCP connect in the whole run, including the warm-up, in µs.
+    pub fn min_connect_us(&self) -> Option<f64> {
+        self.min_connect_ns.map(|ns| ns as f64 / 1e3)
     }
 }
 

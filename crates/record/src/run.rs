@@ -80,6 +80,10 @@ pub struct Run {
     /// If the server was idle at the start, this is the service time without queueing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub least_service_time_us: Option<f64>,
+    /// Shortest TCP connect in the warm-up and the measurement, in µs; null if no connection was
+    /// opened in this time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub least_connect_time_us: Option<f64>,
     /// Time spent waiting for a connection or a stream: free − intended.
     pub blocked_us: Times,
     /// Blocked times by reason; missing if no request was blocked, and in records from older

@@ -199,6 +199,7 @@ pub(crate) fn closed() -> Run {
         response_time_us: times(&even(1000), 0),
         service_time_us: times(&even(1000), 0),
         least_service_time_us: Some(412.0),
+        least_connect_time_us: None,
         blocked_us: times(&[0; 1000], 0),
         blocked_by: BlockedTimes::default(),
         lateness_us: times(&[1500; 1000], 0),
