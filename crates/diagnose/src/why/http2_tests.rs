@@ -194,7 +194,7 @@ fn windows_of_64_kib() -> Run {
     run.service_time_us = times(10_000, 80_000.0);
     run.first_byte_us = times(10_000, 5_000.0);
     run.ping_us = times(500, 5_000.0);
-    run.connect_time_us = times(50, 5_000.0);
+    run.least_connect_time_us = Some(5_000.0);
     run.throughput_per_s = Some(50.0 / 0.08);
     run.least_service_time_us = Some(79_000.0);
     run
@@ -208,7 +208,7 @@ fn responses_wait_for_our_window() {
     assert!(verdict.next.contains("--h2-window 524288"), "{verdict:#?}");
     // A saturated link delays PINGs behind the responses, but not the earlier connects.
     let mut slow_link = run.clone();
-    slow_link.connect_time_us = times(50, 500.0);
+    slow_link.least_connect_time_us = Some(500.0);
     slow_link.bytes.received = 100_000 * run.requests.ok;
     slow_link.ping_us = times(500, 50_000.0);
     slow_link.observations.extend([
@@ -216,7 +216,7 @@ fn responses_wait_for_our_window() {
         series("client sockets", "receive_queue", 0.0),
     ]);
     is(&slow_link, Cause::Bandwidth);
-    slow_link.connect_time_us = times(50, 50_000.0);
+    slow_link.least_connect_time_us = Some(50_000.0);
     let verdict = is(&slow_link, Cause::FlowControlWindow);
     assert!(rules_out(&verdict, Cause::Bandwidth));
     // Without figures of the server, the client's figures suffice.
@@ -269,6 +269,10 @@ fn request_bodies_wait_for_the_window_of_the_server() {
         rules_out(&verdict, Cause::FlowControlWindow),
         "{verdict:#?}"
     );
+    // The bodies saturate the link, which delays the PINGs.
+    let mut run = uploads();
+    run.least_connect_time_us = Some(100.0);
+    assert!(rules_out(&judged(&run), Cause::FlowControlWindow));
     // The wait is a small part of the service time.
     let mut run = uploads();
     run.window_us = times(5_000, 20_000.0);

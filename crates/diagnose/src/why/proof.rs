@@ -164,13 +164,17 @@ pub fn changes(run: &Run) -> Vec<Perturbation> {
     changes
 }
 
-/// Returns whether responses use up the flow-control window of a stream (HTTP/2).
+/// Returns whether a larger flow-control window for responses can have an effect: responses use the
+/// window up, and no request body waits for the server's window (HTTP/2).
 fn uses_window(run: &Run) -> bool {
     let Http::V2(settings) = run.plan.http else {
         return false;
     };
     let size = run.bytes.received / run.requests.ok.max(1);
-    size > settings.window_bytes.into()
+    let of_connection = settings.connection_window_bytes() / run.streams();
+    size > settings.window_bytes.min(of_connection).into()
+        && run.window_us.is_empty()
+        && settings.with_larger_window() != settings
 }
 
 /// A server setting that can be doubled.

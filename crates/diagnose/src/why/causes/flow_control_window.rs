@@ -60,6 +60,10 @@ fn uploads(facts: &RunFacts<'_>) -> Option<Finding> {
         show_bytes(per_round_trip as u64),
         show_us(Some(round_trip_us)),
     );
+    // The bodies in flight delay the PINGs: the link is saturated, or the server reads slowly.
+    if is_delayed(run, round_trip_us) {
+        return ruled_out(moved);
+    }
     // A server that reads slowly also withholds credit, but then a window lasts longer than a round
     // trip.
     if per_round_trip < MOST * streams.min(LEAST_CONNECTION_WINDOW) {
@@ -148,6 +152,12 @@ fn has_idle_capacity(facts: &RunFacts<'_>) -> bool {
 /// Returns whether sent responses wait in transit because the link is saturated. Then a round trip
 /// takes much longer than a connect, which usually happens before the load.
 fn is_link_full(facts: &RunFacts<'_>, round_trip_us: f64) -> bool {
-    let connect_us = facts.run.connect_time_us.p50.unwrap_or(0.0);
-    bandwidth::SPEC.is_detected(facts) && round_trip_us * MOST > connect_us
+    is_delayed(facts.run, round_trip_us) && bandwidth::SPEC.is_detected(facts)
+}
+
+/// Returns whether a round trip takes much longer than the shortest connect. Returns false if no
+/// connect was measured.
+fn is_delayed(run: &Run, round_trip_us: f64) -> bool {
+    run.least_connect_time_us
+        .is_some_and(|connect_us| round_trip_us * MOST > connect_us)
 }
