@@ -2,6 +2,7 @@
 
 use floodmark_record::cause::Cause;
 use floodmark_record::events::EndReason;
+use floodmark_record::outcome::ResponseStatus;
 use floodmark_record::plan::{Http, Schedule};
 use floodmark_record::reason::{CLIENT_ERRORS, COMPRESSED_BODY, FIX_STOPPED};
 use floodmark_record::run::{
@@ -135,11 +136,11 @@ fn failed_requests(run: &Run) -> Option<String> {
         .max_by_key(|(_, n)| *n);
     let why = format!("find out why ({curl})");
     let wrong = match (status, &run.plan.check) {
-        (Some((status, _)), None) => format!(
+        (Some((status, _)), None) if can_accept(run, status) => format!(
             "unexpected responses (mostly status {status}): {why}, or accept them: --expect {}",
             status.expectation()
         ),
-        (Some((status, _)), Some(_)) => {
+        (Some((status, _)), _) => {
             format!("unexpected responses (mostly status {status}): {why}")
         }
         (None, _) if run.errors.contains_key(COMPRESSED_BODY) => format!(
@@ -239,12 +240,19 @@ pub fn unexpected_response(run: &Run) -> Option<String> {
         format!(
             "the response has status {status}{body}, which --expect does not accept: find out why ({curl})"
         )
-    } else {
+    } else if can_accept(run, status) {
         format!(
             "the response has status {status}{body}: find out why ({curl}), or accept it: --expect {}",
             status.expectation()
         )
+    } else {
+        format!("the response has status {status}{body}: find out why ({curl})")
     })
+}
+
+/// Returns whether `--expect` can accept a status. A gRPC call needs a gRPC status.
+fn can_accept(run: &Run, status: ResponseStatus) -> bool {
+    status.grpc.is_some() || !run.plan.request.is_grpc
 }
 
 /// Returns a curl command that sends the request with the most unexpected responses. For a gRPC
