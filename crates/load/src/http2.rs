@@ -42,7 +42,7 @@ pub struct Http2Connection {
     /// Bodies that are not completely in the output yet.
     bodies: VecDeque<UnsentBody>,
     /// Whether the server's SETTINGS have arrived.
-    has_settings: bool,
+    pub has_settings: bool,
     pub ping: Ping,
     renewed: Ns,
 }
@@ -238,11 +238,6 @@ impl Http2Connection {
             }
             self.bodies.push_back(body);
         }
-    }
-
-    /// Records that the server's SETTINGS have arrived.
-    pub fn take_settings(&mut self) {
-        self.has_settings = true;
     }
 
     /// Appends as much of the waiting bodies to the output as flow control and `MAX_OUTPUT_BYTES`

@@ -463,7 +463,7 @@ impl Core {
         let is_unused = http2.session.open_streams() == 0;
         let is_starved = !has_room && is_unused;
         connection.rested |= is_unused;
-        if !is_unused {
+        if http2.has_heads() {
             http2.ping.start(&mut http2.session, now);
         }
         if (has_room, is_starved) != (http2.is_listed, http2.is_starved) {
@@ -532,7 +532,11 @@ impl Core {
             return;
         };
         http2.renew(now);
-        let limit = self.limit_of(Some(http2.session.stream_limit()));
+        let limit = if http2.has_settings {
+            self.limit_of(Some(http2.session.stream_limit()))
+        } else {
+            self.stream_limit()
+        };
         let grpc_message = self
             .http2
             .as_mut()
@@ -560,6 +564,7 @@ impl Core {
         let (has_settings, grpc_message) = (responses.has_settings, responses.grpc_message);
         if let Some(all) = &mut self.http2 {
             all.grpc_message = grpc_message;
+            all.grpc_message.clear();
             if has_settings {
                 let peer = http2.session.peer();
                 all.used.settings = Some(ServerSettings {
@@ -568,7 +573,7 @@ impl Core {
                     table_bytes: peer.header_table,
                     frame_bytes: peer.max_frame,
                 });
-                http2.take_settings();
+                http2.has_settings = true;
             }
         }
         let recorder = &mut self.recorder;
@@ -858,6 +863,10 @@ impl Responses<'_> {
         let has_body = exchange.keeps_body || judge.needs_body();
         let at = self.not_before(exchange.moments.first);
         let http = exchange.status;
+        let connection = &mut self.core.connections[self.slot as usize];
+        if std::mem::take(&mut connection.is_silent) {
+            self.core.recorder.silent -= 1;
+        }
         // Other responses, such as those of a proxy, have no gRPC status.
         let grpc = match (judge.is_grpc() && http == 200).then(|| exchange.grpc.finish()) {
             None => None,
@@ -869,10 +878,6 @@ impl Responses<'_> {
             None if has_body => Excerpt::Body,
             None => Excerpt::Unknown,
         };
-        let connection = &mut self.core.connections[self.slot as usize];
-        if std::mem::take(&mut connection.is_silent) {
-            self.core.recorder.silent -= 1;
-        }
         let status = ResponseStatus { http, grpc };
         self.core.responded(index, status, excerpt, at, self.now);
     }
