@@ -34,7 +34,7 @@ pub(crate) fn scaled(plan: &Plan, factor: f64) -> String {
     }
 }
 
-/// Returns the flag that halves the load, or `None` if the load is a single request at a time.
+/// Returns the flag that halves the load, or `None` if the load sends one request at a time.
 pub(crate) fn halved(plan: &Plan) -> Option<String> {
     if plan.is_open() || plan.connections > 1 {
         return Some(scaled(plan, 0.5));

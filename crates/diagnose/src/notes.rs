@@ -93,7 +93,7 @@ fn unverified(run: &Run) -> Option<String> {
     })
 }
 
-/// Reports unexpected responses from a server that requested a client certificate in vain.
+/// Reports unexpected responses from a server that requested a client certificate but got none.
 fn without_certificate(run: &Run) -> Option<String> {
     (run.requests.wrong > 0 && tls::lacks_certificate(run)).then(|| {
         "the server requested a client certificate, and none was sent: if it rejects requests for \

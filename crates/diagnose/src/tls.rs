@@ -23,7 +23,7 @@ pub(crate) fn problem(run: &Run, name: &str) -> String {
     failure.unwrap_or_else(|| name.replace('_', " "))
 }
 
-/// Returns whether the server requested a client certificate, and the client never sent one.
+/// Returns whether the server requested a client certificate but the client never sent one.
 pub(crate) fn lacks_certificate(run: &Run) -> bool {
     let used = run.tls.as_ref().map(|tls| &tls.used);
     used.is_some_and(|used| used.certificate_requests > 0 && used.certificates_sent == 0)
@@ -75,7 +75,7 @@ pub(crate) fn fix(name: &str) -> &'static str {
             "use --cert FILE with a client certificate that the server accepts, and --key FILE with its key"
         }
         "tls_alert_unknown_ca" => {
-            "add the authority to those that the server trusts for clients, or the issuers' certificates to the --cert file"
+            "add the authority to the server's trusted client authorities, or append the issuers' certificates to the --cert file"
         }
         "tls_alert_certificate_expired" => {
             "renew the client's certificate (--cert), and check the clock of the server's host"

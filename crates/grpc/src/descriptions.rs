@@ -91,7 +91,7 @@ pub enum MethodError {
         /// Names of the service's methods.
         known: Vec<String>,
     },
-    /// The method has streams.
+    /// The method is a streaming method.
     #[error("{name} is a {} method", kind(*.client, *.server))]
     Streaming {
         /// Name of the method.
@@ -103,7 +103,7 @@ pub enum MethodError {
     },
 }
 
-/// Returns the kind of a method, by whether client and server send streams of messages.
+/// Returns the kind of a method, given whether the client and the server send streams of messages.
 fn kind(client: bool, server: bool) -> &'static str {
     match (client, server) {
         (true, true) => "bidirectional streaming",
@@ -163,7 +163,7 @@ impl Descriptions {
     /// Returns a unary method.
     ///
     /// # Errors
-    /// The method does not exist or has streams.
+    /// The method does not exist or is a streaming method.
     pub fn method(&self, name: &MethodName) -> Result<Method, MethodError> {
         let Some(service) = self.0.get_service_by_name(&name.service) else {
             let known = self.0.services();

@@ -43,10 +43,10 @@ pub enum MessageError {
 }
 
 impl Method {
-    /// Encodes the request with this JSON, with its prefix.
+    /// Encodes a request that is given as JSON. The result includes the prefix.
     ///
     /// # Errors
-    /// The text is not JSON, or does not fit the request.
+    /// The text is not JSON, or does not match the request message.
     pub fn request(&self, json: &[u8]) -> Result<Vec<u8>, MessageError> {
         let value: Value =
             serde_json::from_slice(json).map_err(|error| MessageError::Json(error.to_string()))?;
@@ -116,7 +116,7 @@ fn element_kind(field: &FieldDescriptor) -> Kind {
     }
 }
 
-/// Describes a value that does not fit at this path.
+/// Returns the error for an invalid value at this path.
 fn value_error(
     message: &MessageDescriptor,
     path: &Path,
@@ -161,7 +161,7 @@ fn value_error(
     }
 }
 
-/// Names the type of a field's whole value.
+/// Describes the type of a field's value, including lists and maps.
 fn whole(field: &FieldDescriptor) -> String {
     let element = one(&element_kind(field));
     if field.is_map() {
@@ -238,7 +238,7 @@ mod tests {
         let encode = |json: &str| method.request(json.as_bytes()).unwrap();
         assert_eq!(encode("{}"), b"\0\0\0\0\0");
         assert_eq!(encode(r#"{"name": "x"}"#), b"\0\0\0\0\x03\x0a\x01x");
-        // Both names of a field are allowed, and 64-bit numbers as strings.
+        // Either name of a field is accepted, and 64-bit numbers may be strings.
         assert_eq!(
             encode(r#"{"part": {"isNew": true}, "ids": ["1", 2]}"#),
             encode(r#"{"part": {"is_new": true}, "ids": [1, 2]}"#)

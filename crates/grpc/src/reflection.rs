@@ -1,7 +1,5 @@
-//! Descriptions from a server (the gRPC Server Reflection Protocol).
-//!
-//! The method has streams, but one request and one response on it are enough, so each question is a
-//! call of its own.
+//! Descriptions from a server (the gRPC Server Reflection Protocol). The method is streaming, but
+//! floodmark sends one request per call, and reads one response.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,13 +10,13 @@ use prost_reflect::{DescriptorError, DescriptorPool};
 
 use crate::{Descriptions, MethodError, MethodName};
 
-/// Paths of the method, by version of the protocol, the latest first.
+/// Paths of the method by protocol version, latest first.
 const PATHS: [&str; 2] = [
     "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
 ];
 
-/// Maximum number of questions, which bounds the number of files.
+/// Maximum number of reflection requests, which bounds the number of files.
 const MAX_QUESTIONS: usize = 1000;
 
 /// Maximum total length of the encoded descriptions, in bytes.
@@ -33,7 +31,7 @@ pub enum ReflectionError<E> {
     /// A call failed.
     #[error("reflection failed: {0}")]
     Call(E),
-    /// The server's response is not a response to the question.
+    /// The server's response does not answer the reflection request.
     #[error("reflection failed: the server sent an invalid response")]
     InvalidResponse,
     /// The server answered with an error.
@@ -67,7 +65,7 @@ enum Subject {
     /// The file that contains this symbol.
     #[prost(string, tag = "4")]
     Symbol(String),
-    /// The names of all services. The value has no meaning.
+    /// The names of all services. The value is ignored.
     #[prost(string, tag = "7")]
     Services(String),
 }
@@ -126,13 +124,13 @@ pub enum Reply {
     Message(Vec<u8>),
     /// The server does not implement the method.
     Unimplemented,
-    /// The call failed with status NOT_FOUND, as some servers answer questions about unknown
+    /// The call failed with status NOT_FOUND, with which some servers answer requests for unknown
     /// symbols.
     NotFound,
 }
 
-/// Asks a server for the descriptions that a method needs. `call` calls a method with this path and
-/// body.
+/// Asks a server for the descriptions that a method needs. `call` makes a call with the given path
+/// and body.
 ///
 /// # Errors
 /// The server does not support reflection or has no such service, or a call fails.
@@ -219,7 +217,7 @@ fn add<E>(
     Ok(())
 }
 
-/// Returns the name of a file that another file imports, but that is missing.
+/// Returns the name of an imported file that is missing.
 fn missing(files: &BTreeMap<String, FileDescriptorProto>) -> Option<String> {
     let imports: BTreeSet<&String> = files.values().flat_map(|file| &file.dependency).collect();
     imports
@@ -262,7 +260,7 @@ mod tests {
             .into()
     }
 
-    /// Answers a question. Each answer contains one file.
+    /// Answers a reflection request. Each answer contains at most one file.
     fn answer(files: &[Vec<u8>], body: &[u8]) -> Content {
         let one = |index: usize| {
             Content::Files(Files {
@@ -288,8 +286,8 @@ mod tests {
         }
     }
 
-    /// Describes a method of a server that supports the last versions of the protocol. With
-    /// `fails`, calls about unknown symbols fail.
+    /// Describes a method of a server that supports the last `versions` entries of `PATHS`. With
+    /// `fails`, requests for unknown symbols fail.
     fn described(
         method: &str,
         versions: usize,

@@ -327,7 +327,7 @@ mod tests {
             // The server allows only 4 streams.
             change_load(&mut changed, change, 40);
             let Http::V2(settings) = changed.http else {
-                panic!("the version of HTTP changed");
+                panic!("the HTTP version changed");
             };
             (changed.connections, settings.streams, settings.window_bytes)
         };

@@ -54,7 +54,7 @@ pub struct ProbeTarget<'a> {
     pub from: &'a ProcessPlacement,
     /// Address of the server.
     pub address: SocketAddr,
-    /// Version of HTTP. HTTP/2 is used with prior knowledge.
+    /// HTTP version. HTTP/2 is used with prior knowledge.
     pub http: Http,
 }
 
@@ -102,8 +102,8 @@ fn send_asked(
     send(target, &request, LIMITS)
 }
 
-/// Sends a request from the client's host on a new connection. Returns the status that arrived, and
-/// the response.
+/// Sends a request from the client's host on a new connection. Returns the status, if any, and the
+/// response.
 ///
 /// The response is an error if the request is invalid, or if no complete response arrives within the
 /// limits.
@@ -158,7 +158,7 @@ pub(crate) trait ResponseReader {
     /// Prepares for the response to the next request.
     fn begin(&mut self);
 
-    /// Reads bytes from the server, and appends the body to `body`. No bytes mean that the server
+    /// Reads bytes from the server, and appends the body to `body`. If `bytes` is empty, the server
     /// closed the connection. Returns the status of a complete response, and whether the connection
     /// may carry another request.
     ///

@@ -1,4 +1,4 @@
-//! A single gRPC call before a load, on a connection of its own.
+//! A single gRPC call before a load, on its own connection.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ const MAX_MESSAGE: usize = 1000;
 pub struct CallTarget<'a> {
     /// Addresses to connect to. Each is tried in turn until one accepts the connection.
     pub addresses: &'a [Address],
-    /// TLS settings; `None` for plain text.
+    /// TLS settings; `None` for plaintext.
     pub tls: Option<&'a Tls>,
     /// Value of `:authority`.
     pub authority: &'a str,
@@ -63,7 +63,7 @@ pub enum CallError {
     /// The response is not valid gRPC.
     #[error("{0}")]
     Grpc(#[from] GrpcFault),
-    /// The response has another HTTP status than 200.
+    /// The response has an HTTP status other than 200.
     #[error("the response has HTTP status {0}")]
     Http(u16),
     /// The response is too long.
@@ -82,8 +82,8 @@ fn separated(message: &str) -> String {
 }
 
 /// Calls a unary method and returns the message in the response, without its prefix. `path` is
-/// `/SERVICE/METHOD`, and `body` a message with its prefix. Also accepts a method with streams, if
-/// one message in each direction is enough.
+/// `/SERVICE/METHOD`, and `body` a message with its prefix. Also accepts a streaming method if one
+/// message in each direction is enough.
 ///
 /// # Errors
 /// The server cannot be reached or does not return one message with status OK.

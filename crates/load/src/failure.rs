@@ -99,7 +99,7 @@ pub fn broken(error: &io::Error) -> (&'static str, bool) {
 /// `openssl req -x509` creates such certificates.
 const CA_AS_SERVER: &str = "CaUsedAsEndEntity";
 
-/// What the handshakes of a load thread have shown about client certificates.
+/// Client certificate exchange observed in the handshakes of a load thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CertificateExchange {
     /// No server requested a certificate.

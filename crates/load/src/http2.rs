@@ -55,7 +55,7 @@ pub struct Ping {
     state: PingState,
     /// Time at which the next PING is due; `Ns::MAX` if the connection sends none.
     due: Ns,
-    /// Whether a part of a response arrived since the last PING.
+    /// Whether any part of a response has arrived since the last PING.
     pub has_response: bool,
 }
 
@@ -123,7 +123,7 @@ struct UnsentBody {
     stream: u32,
     /// Group of the request.
     group: u32,
-    /// Time since which the server gives no credit for the next byte, if this is the case.
+    /// Time at which the server's credit ran out; `None` if the next byte has credit.
     starved_since: Option<Ns>,
     /// Earlier time without credit, in ns.
     starved: Ns,
@@ -170,7 +170,7 @@ impl UnsentBody {
 }
 
 impl Http2Connection {
-    /// Returns the state of a new connection. Its output starts with the preface. `pings` is whether
+    /// Returns a new connection's state. Its output starts with the preface. `pings` says whether
     /// it sends PING frames.
     pub fn new(config: &Config, heads: Arc<RequestHeads>, pings: bool, now: Ns) -> Self {
         let streams = config.max_streams as usize;
@@ -259,7 +259,7 @@ impl Http2Connection {
     }
 
     /// Ends a stream whose request has timed out, and drops the rest of its body. Calls `starved`
-    /// with the group and the time without credit of the body.
+    /// with the body's group and its time without credit.
     pub fn cancel(&mut self, stream: u32, now: Ns, starved: impl FnMut(u32, Ns)) {
         self.session.reset(stream, ErrorCode::CANCEL);
         let is_of_stream = |body: &mut UnsentBody| body.stream == stream;

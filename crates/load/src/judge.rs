@@ -164,7 +164,7 @@ impl Judge {
         !self.grpc_statuses.is_empty()
     }
 
-    /// Returns whether a response with this HTTP status is ok, unless its gRPC status is not. The
+    /// Returns whether a response with this HTTP status is ok if its gRPC status is also ok. The
     /// result is meaningful only if [`Judge::needs_body`] returns `false`.
     #[must_use]
     pub fn is_ok_status(&self, http: u16) -> bool {

@@ -198,11 +198,9 @@ impl GroupTimes {
     }
 }
 
-/// Returns one empty histogram per [`TimeKind`], in the order of the enum.
-///
-/// Touches the memory of the kinds that `is_used` selects in advance, so that recording does not
-/// increase the process's memory use. Kinds that most loads do not have take memory only when they
-/// are recorded.
+/// Returns one empty histogram per [`TimeKind`], in the order of the enum. Prefaults the memory of
+/// the kinds that `is_used` selects, so that recording does not increase the process's memory use.
+/// Kinds that most loads do not have take memory only when they are recorded.
 fn histograms(is_used: impl Fn(TimeKind) -> bool) -> Vec<Histogram> {
     let histogram = |kind| {
         let mut times = Histogram::new();

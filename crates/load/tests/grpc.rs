@@ -1,4 +1,4 @@
-//! gRPC calls to servers of the crate `h2`.
+//! gRPC calls to servers built on the crate `h2`.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -113,7 +113,7 @@ async fn respond_to(
     }
 }
 
-/// Calls a server a number of times, on one connection.
+/// Calls a server `n` times on one connection.
 fn calls(
     server: SocketAddr,
     n: u64,

@@ -276,7 +276,7 @@ fn waiting_for_credit_is_window_time(backend: Backend) {
     let window = times(&run, TimeKind::Window);
     assert_eq!(window.count(), 8);
     let (min, max) = (window.min().unwrap(), window.max().unwrap());
-    // The request arrives later than its first part was sent.
+    // The server receives the request after the client has sent its first part.
     assert!(min > DELAY_NS - 2_000_000, "{min}");
     assert!(max < DELAY_NS + 50_000_000, "{max}");
     assert_eq!(times(&run, TimeKind::Blocked).max(), Some(0));
@@ -300,7 +300,7 @@ fn measures_round_trips_once_a_second(backend: Backend) {
         });
         let pings = times(&run(plan), TimeKind::Ping);
         assert!(expected.contains(&pings.count()), "{}", pings.count());
-        // An answer does not wait for the application.
+        // The answer to a PING does not wait for the application.
         assert!(pings.quantile(0.5).unwrap_or(0) < 10_000_000, "{pings:?}");
     }
 }

@@ -606,7 +606,7 @@ fn refuses_a_server_that_does_not_choose_http2(backend: Backend) {
     }
 }
 
-/// Returns the first message of a TLS 1.2 server, with its choice of a suite and of a protocol.
+/// Returns the first message of a TLS 1.2 server, with the cipher suite and protocol that it chose.
 fn server_hello(suite: [u8; 2], protocol: &[u8]) -> Vec<u8> {
     let sized = |bytes: &[u8]| [&(bytes.len() as u16).to_be_bytes(), bytes].concat();
     let name = [&[protocol.len() as u8], protocol].concat();

@@ -14,8 +14,8 @@ use rustls::{CertificateError, Error, RootCertStore};
 
 use crate::input;
 
-/// Labels of encrypted private keys in PEM: PKCS#8 (RFC 7468, section 11), and the older format of
-/// OpenSSL (RFC 1421, section 4.6.1.1).
+/// PEM labels of encrypted private keys: PKCS#8 (RFC 7468, section 11), and OpenSSL's older format
+/// (RFC 1421, section 4.6.1.1).
 const ENCRYPTED: [&[u8]; 2] = [
     b"-----BEGIN ENCRYPTED PRIVATE KEY-----",
     b"Proc-Type: 4,ENCRYPTED",
@@ -57,7 +57,7 @@ pub(crate) fn read(
     check_identity(&identity).map_err(|error| {
         let fix = match error {
             TlsError::KeyMismatch => {
-                "name the key of the client's certificate, and put this certificate first"
+                "name the key of the client's certificate, and put this certificate first in the --cert file"
             }
             _ => "use RSA with 2048 to 4096 bits, ECDSA with P-256 or P-384, or Ed25519",
         };
@@ -66,8 +66,8 @@ pub(crate) fn read(
     Ok(Some(identity))
 }
 
-/// Returns a warning if the client's certificate has expired or is not valid yet. The validity of a
-/// certificate of X.509 version 1 is unknown.
+/// Returns a warning if the client's certificate has expired or is not valid yet. The validity of
+/// an X.509 version 1 certificate is unknown.
 pub(crate) fn validity_warning(cert: &Path, identity: &ClientIdentity) -> Option<String> {
     let certificate = CertificateDer::from(identity.chain.first()?.0.as_slice());
     let certificate = ParsedCertificate::try_from(&certificate).ok()?;
@@ -103,7 +103,7 @@ pub(crate) fn validity_warning(cert: &Path, identity: &ClientIdentity) -> Option
     ))
 }
 
-/// A file that should contain certificates or a private key in PEM.
+/// A file that should contain certificates or a private key in PEM format.
 struct PemFile<'a> {
     flag: &'static str,
     path: &'a Path,
@@ -122,13 +122,13 @@ impl<'a> PemFile<'a> {
         }
     }
 
-    /// Returns the error message for a fault of the file.
+    /// Returns the error message for a problem with the file.
     fn fault(&self, what: &str) -> String {
         format!("{} {}: {what}", self.flag, self.path.display())
     }
 
-    /// Returns the command that converts a file in DER or PKCS#12 to PEM, or `None` if the file is
-    /// in another format.
+    /// Returns the command that converts a DER or PKCS#12 file to PEM, or `None` if the file is in
+    /// another format.
     fn conversion(&self) -> Option<String> {
         let path = self.path.display();
         Some(match (first_tag(&self.text)?, self.flag) {
@@ -195,7 +195,7 @@ fn first_tag(bytes: &[u8]) -> Option<u8> {
     let [SEQUENCE, length, ..] = bytes else {
         return None;
     };
-    // A long length has its own length in the lower seven bits.
+    // In the long form, the lower seven bits are the number of further length bytes.
     let further = if *length < 0x80 { 0 } else { length & 0x7f };
     bytes.get(2 + usize::from(further)).copied()
 }

@@ -44,7 +44,7 @@ pub(crate) struct CallEncoder<'a> {
     pub proto_path: &'a [PathBuf],
     /// The server.
     pub target: &'a Target,
-    /// TLS settings and certificates; `None` for plain text.
+    /// TLS settings and certificates; `None` for plaintext.
     pub tls: Option<(&'a TlsPlan, &'a TlsCredentials)>,
     /// Deadline of each call.
     pub timeout: Duration,
@@ -55,7 +55,7 @@ impl CallEncoder<'_> {
     /// `{}` if it is empty.
     ///
     /// # Errors
-    /// The method cannot be described, or the body does not fit it.
+    /// No description of the method is available, or the body does not match the method.
     pub fn encode(&self, grpc: &GrpcSpec, request: RequestPlan) -> Result<RequestPlan, String> {
         let headers = self.headers(request.headers)?;
         let method = self.method(grpc, &headers)?;
@@ -129,7 +129,7 @@ impl CallEncoder<'_> {
                 }
                 ProtoError::Invalid(_) => "correct the file".to_owned(),
                 ProtoError::DescriptorSet(_) => {
-                    "use a file that ends in .proto, or the output of protoc --include_imports -o"
+                    "use a file whose name ends in .proto, or the output of protoc --include_imports -o"
                         .to_owned()
                 }
             };
@@ -179,7 +179,7 @@ impl CallEncoder<'_> {
         })
     }
 
-    /// Adds the headers that gRPC requires to those of the user.
+    /// Adds the headers required by gRPC to the user's headers.
     fn headers(&self, given: Vec<(String, String)>) -> Result<Vec<(String, String)>, String> {
         let find = |name: &str| given.iter().find(|(own, _)| own.eq_ignore_ascii_case(name));
         if let Some((name, value)) = find("content-type")

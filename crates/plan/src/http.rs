@@ -28,7 +28,8 @@ pub const MAX_TABLE: u64 = 64 << 10;
 /// Returns the version of HTTP and its settings. `negotiated` is the server's choice, if there was
 /// a negotiation.
 ///
-/// # Errors A setting conflicts with the version of HTTP or the number of streams.
+/// # Errors
+/// A setting conflicts with the version of HTTP or the number of streams.
 pub fn plan(
     spec: &PlanSpec,
     connection_use: ConnectionUse,

@@ -137,10 +137,10 @@ impl MixFile {
         })
     }
 
-    /// Replaces the JSON bodies of gRPC calls by messages.
+    /// Replaces the JSON bodies of gRPC calls with messages.
     ///
     /// # Errors
-    /// A method cannot be called, or a body does not fit it.
+    /// A method cannot be called, or a body does not match its method.
     fn encode_calls(
         &mut self,
         http: Http,

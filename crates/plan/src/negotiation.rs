@@ -1,4 +1,4 @@
-//! The version of HTTP that a server chooses before the load.
+//! The HTTP version that a server chooses before the load.
 
 use std::fmt::{self, Display};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use floodmark_load::tls::{Tls, chooses_http2};
 use floodmark_record::plan::Target;
 use floodmark_record::tls::{TlsCredentials, TlsPlan};
 
-/// The version of HTTP for a load that leaves the choice to the server, and the reason for it.
+/// The HTTP version for a load that leaves the choice to the server, and the reason for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Negotiated {
     /// HTTP/1.1, because the URL is http://.
@@ -34,8 +34,8 @@ impl Display for Negotiated {
     }
 }
 
-/// Asks a server which version of HTTP it chooses in a TLS handshake. Tries the target's addresses
-/// in turn until a handshake completes. If handshakes keep failing, the load reports the reason.
+/// Asks a server which HTTP version it chooses in a TLS handshake. Tries the target's addresses in
+/// turn until a handshake completes. If handshakes keep failing, the load reports the reason.
 pub fn negotiate(
     tls: Option<(&TlsPlan, &TlsCredentials)>,
     target: &Target,

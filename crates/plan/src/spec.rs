@@ -323,7 +323,7 @@ pub struct PlanSpec {
     pub body: Option<BodySource>,
     /// gRPC method to call instead of requesting the URL's path.
     pub grpc: Option<GrpcSpec>,
-    /// Description of gRPC methods in requests of a mix that have none of their own.
+    /// Default description of gRPC methods for the requests of a mix.
     pub proto: Option<PathBuf>,
     /// Directories of imported `.proto` files.
     pub proto_path: Vec<PathBuf>,
@@ -346,7 +346,7 @@ impl PlanSpec {
         self.origin.name(key)
     }
 
-    /// Returns the version of HTTP, which is HTTP/2 for a gRPC call by default.
+    /// Returns the HTTP version. The default for a gRPC call is HTTP/2.
     #[must_use]
     pub fn http(&self) -> HttpVersion {
         let default = match &self.grpc {

@@ -26,9 +26,9 @@ crate::names::named! {
         ServerFds = "server-fds",
         /// The server allows fewer streams on each HTTP/2 connection than the load needs.
         StreamLimit = "stream-limit",
-        /// The flow-control windows of HTTP/2 are too small for the round-trip time.
+        /// HTTP/2 flow-control windows are too small for the round-trip time.
         FlowControlWindow = "flow-control-window",
-        /// The load has fewer HTTP/2 connections than the server has threads for them.
+        /// The load uses fewer HTTP/2 connections than the server has threads to process them.
         OneConnection = "one-connection",
         /// The server reached its limit for concurrent connections.
         MaxConnections = "max-connections",

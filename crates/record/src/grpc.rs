@@ -1,4 +1,4 @@
-//! Status codes of gRPC, and statuses of responses.
+//! gRPC status codes, and statuses of responses.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ named! {
         DeadlineExceeded = "DEADLINE_EXCEEDED",
         /// An entity does not exist.
         NotFound = "NOT_FOUND",
-        /// An entity exists already.
+        /// An entity already exists.
         AlreadyExists = "ALREADY_EXISTS",
         /// The caller lacks a permission.
         PermissionDenied = "PERMISSION_DENIED",
@@ -38,7 +38,7 @@ named! {
         Unimplemented = "UNIMPLEMENTED",
         /// An internal error of the server.
         Internal = "INTERNAL",
-        /// The service is not available at the moment.
+        /// The service is currently unavailable.
         Unavailable = "UNAVAILABLE",
         /// Data was lost or is corrupt.
         DataLoss = "DATA_LOSS",
@@ -48,8 +48,8 @@ named! {
 }
 
 impl GrpcStatus {
-    /// Returns the status for a number in `grpc-status`. As in other clients, unknown numbers stand
-    /// for [`GrpcStatus::Unknown`].
+    /// Returns the status for a number in `grpc-status`. As in other clients, unknown numbers map
+    /// to [`GrpcStatus::Unknown`].
     #[must_use]
     pub fn from_code(code: u32) -> Self {
         let status = Self::ALL.get(code as usize).copied();
@@ -75,7 +75,7 @@ pub struct ResponseStatus {
 }
 
 impl ResponseStatus {
-    /// Returns whether the status stands for success: 2xx or 3xx, and gRPC status OK.
+    /// Returns whether the status means success: 2xx or 3xx, and gRPC status OK.
     #[must_use]
     pub fn is_success(self) -> bool {
         (200..400).contains(&self.http) && matches!(self.grpc, None | Some(GrpcStatus::Ok))

@@ -14,7 +14,7 @@ use crate::grpc::{GrpcStatus, ResponseStatus};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// A response that matches `--expect`; without `--expect`, a response with status 2xx or 3xx,
-    /// and gRPC status OK.
+    /// and for a gRPC call also gRPC status OK.
     Ok,
     /// The server declined the request with status 429 or 503, or with gRPC status
     /// RESOURCE_EXHAUSTED or UNAVAILABLE.

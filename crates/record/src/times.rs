@@ -41,7 +41,7 @@ crate::names::named! {
         BlockedServerLimit = "blocked_server_limit",
         /// Blocked time of the requests that were sent again.
         BlockedRetried = "blocked_retried",
-        /// Time in which the rest of a request body waited for flow-control credit (HTTP/2).
+        /// Time that the rest of a request body waited for flow-control credit (HTTP/2).
         Window = "window",
         /// Round-trip time of a PING (HTTP/2).
         Ping = "ping",

@@ -55,7 +55,7 @@ pub struct ClientIdentity {
     pub key: PrivateKey,
 }
 
-/// A certificate in DER that the client sends.
+/// A DER-encoded certificate that the client sends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ClientCertificate(#[serde(with = "crate::body::base64_bytes")] pub Vec<u8>);
@@ -69,7 +69,7 @@ impl ClientCertificate {
     }
 }
 
-/// An unencrypted private key in DER: PKCS#8, PKCS#1 or SEC1. Debug output omits the key.
+/// An unencrypted, DER-encoded private key (PKCS#8, PKCS#1 or SEC1). Debug output omits the key.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct PrivateKey(#[serde(with = "crate::body::base64_bytes")] pub Vec<u8>);

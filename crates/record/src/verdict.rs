@@ -221,7 +221,7 @@ pub enum Perturbation {
     TwiceConnections,
     /// One stream on each connection, and as many connections as requests were in flight (HTTP/2).
     OneStream,
-    /// A flow-control window for responses that is 8 times as large (HTTP/2).
+    /// Eight times the flow-control window for responses (HTTP/2).
     LargerWindow,
     /// A second server process with one setting doubled.
     TwiceKnob,
@@ -239,7 +239,7 @@ impl Perturbation {
     pub const fn words(self) -> &'static str {
         match self {
             Perturbation::TwiceConnections => "connections × 2",
-            Perturbation::OneStream => "1 stream per connection, same requests in flight",
+            Perturbation::OneStream => "1 stream per connection, same number of requests in flight",
             Perturbation::LargerWindow => "window for responses × 8",
             Perturbation::TwiceKnob => "server setting × 2",
             Perturbation::SlowedClient => "client paused for a fifth of the time",

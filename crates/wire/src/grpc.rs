@@ -1,17 +1,15 @@
-//! Messages and trailers of unary gRPC calls over HTTP/2 (the project's `PROTOCOL-HTTP2.md`).
-//!
-//! A message has a prefix of 5 bytes: a flag for compression, and the length in big-endian order.
+//! Messages and trailers of unary gRPC calls over HTTP/2 (the gRPC project's `PROTOCOL-HTTP2.md`).
+//! A message has a 5-byte prefix: a compression flag and the length in big-endian order.
 
 use strum::{EnumString, IntoStaticStr};
 
-/// Length of the prefix of a message, in bytes.
+/// Length of a message's prefix, in bytes.
 pub const PREFIX_BYTES: usize = 5;
 
 /// Code of a successful call.
 pub const OK: u32 = 0;
 
-/// Returns an uncompressed message with its prefix. Returns `None` if the message has 4 GiB or
-/// more.
+/// Returns an uncompressed message with its prefix. Returns `None` if the message is 4 GiB or more.
 #[must_use]
 pub fn frame(message: &[u8]) -> Option<Vec<u8>> {
     let length = u32::try_from(message.len()).ok()?;
@@ -72,7 +70,7 @@ impl GrpcFault {
     }
 }
 
-/// Reads the response to a unary call in parts of any size. Keeps no bytes of the message.
+/// Reads the response to a unary call in parts of any size. Does not store the message.
 ///
 /// ```
 /// use floodmark_wire::grpc::GrpcResponse;
@@ -84,9 +82,9 @@ impl GrpcFault {
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct GrpcResponse {
-    /// Number of bytes of the prefix that arrived.
+    /// Number of prefix bytes read.
     prefix: u8,
-    /// Length of the message so far, while the prefix arrives; then the bytes that are missing.
+    /// Message length decoded so far, until the prefix is complete; then the bytes still missing.
     left: u32,
     status: Option<u32>,
     fault: Option<GrpcFault>,
@@ -130,7 +128,7 @@ impl GrpcResponse {
     /// Returns the code in `grpc-status` after the end of a response with HTTP status 200.
     ///
     /// # Errors
-    /// The response is malformed. A call that failed may end at any place.
+    /// The response is malformed. The response to a failed call may end at any point.
     pub fn finish(&self) -> Result<u32, GrpcFault> {
         match (self.fault, self.status) {
             (Some(fault), _) => Err(fault),

@@ -83,10 +83,9 @@ impl Setup {
     }
 }
 
-/// A load for a server with one thread: nginx, or the native server for HTTP/2 without TLS.
-///
-/// nginx 1.22 cannot serve both versions of HTTP on one port without TLS. The native server can, so
-/// loads over both versions have the same server.
+/// A load for a server with one thread: nginx, or the native server for HTTP/2 without TLS. nginx
+/// 1.22 cannot serve both HTTP versions on one port without TLS. The native server can, so loads
+/// over both versions have the same server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NginxLoad {
     /// Name on the pages.
@@ -182,7 +181,7 @@ impl NginxLoad {
         }))
     }
 
-    /// Returns the flags with which a client uses this load's version of HTTP.
+    /// Returns a client's flags for this load's HTTP version.
     fn http_flags(&self, client: &str) -> String {
         match (client, self.streams) {
             ("h2load", None) => "--h1".to_owned(),

@@ -4,9 +4,9 @@
 //! Each directory in `dev/bench/http2` contains a server. `build.sh`, which is optional, builds the
 //! server. `start.sh RUN PORT http|https` starts it on 127.0.0.1 with the certificate `cert.pem`
 //! and `key.pem` in the directory RUN. The server writes its name and version to `RUN/version`, and
-//! the version of HTTP and the status of each request to `RUN/access.log`. The log is complete when
-//! `start.sh` has exited after SIGTERM. The file `load`, which is optional, contains the path of the
-//! requests and flags of `floodmark load`.
+//! the HTTP version and the status of each request to `RUN/access.log`. The log is complete when
+//! `start.sh` has exited after SIGTERM. The file `load`, which is optional, contains the path of
+//! the requests and flags of `floodmark load`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,11 +32,11 @@ const FILE: &str = "docs/http2-servers.md";
 /// Directory of the servers, relative to the repository's root.
 const DIRECTORY: &str = "dev/bench/http2";
 
-/// Number of requests to each server on the page.
+/// Number of requests to each server when the page is generated.
 const REQUESTS: u64 = 1_000_000;
 
-/// The load: 10 connections with 32 streams each. The warm-up is part of neither the number of
-/// requests nor the access log.
+/// The load: 10 connections with 32 streams each. Without a warm-up, the figures cover the same
+/// requests as the access log.
 const LOAD: &str = "--http 2 -c 10 --streams 32 --warmup 0s";
 
 /// Maximum time for all requests to a server, in seconds.
@@ -48,20 +48,19 @@ const BUILD: Duration = Duration::from_secs(900);
 /// Maximum time until a server accepts connections.
 const READY: Duration = Duration::from_secs(60);
 
-/// Interval between attempts to connect to a server that starts.
+/// Interval between attempts to connect to a starting server.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Maximum time in which a server completes its access log after SIGTERM.
+/// Maximum time for a server to complete its access log after SIGTERM.
 const GRACE: Duration = Duration::from_secs(60);
 
 /// Options of `cargo xtask http2-servers`.
 #[derive(Debug, Args)]
 pub struct Http2ServersOptions {
-    /// Measure only this server; can be repeated. The page is then not written
+    /// Measure only this server, without writing the page (repeatable)
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
-    /// Number of requests to each server. With another number than the default, the page is not
-    /// written
+    /// Number of requests to each server. If it differs from the default, the page is not written
     #[arg(long, value_name = "N", default_value_t = REQUESTS, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     requests: u64,
 }
@@ -163,7 +162,7 @@ impl ServerResult {
         lines
     }
 
-    /// Returns the cells of the page's table.
+    /// Returns the cells of this server's row in the page's table.
     fn row(&self) -> Vec<String> {
         let (requests, http2) = (
             &self.run.requests,
@@ -185,7 +184,7 @@ impl ServerResult {
 }
 
 /// Sends requests to each server and returns whether all counts agree. Writes the page if they do,
-/// unless options limit the servers or the requests.
+/// unless options select servers or change the number of requests.
 pub fn run(bench: &Bench, options: &Http2ServersOptions) -> Result<bool, Failure> {
     let conditions = Conditions::read(bench)?;
     let servers = bench.root.join(DIRECTORY);
@@ -282,7 +281,7 @@ fn measure(
     server.stop(GRACE)?;
     let loaded = loaded.map_err(|error| {
         let output = fs::read_to_string(&output).unwrap_or_default();
-        format!("{error}; output of the server: {output:?}")
+        format!("{error}; server output: {output:?}")
     })?;
     let log =
         fs::File::open(run.join("access.log")).map_err(|error| format!("access.log: {error}"))?;
@@ -308,7 +307,7 @@ fn create_certificate(directory: &Path) -> Result<(), Failure> {
     Err(format!("openssl: {}: {text}", output.status).into())
 }
 
-/// Returns an address on loopback whose port is free.
+/// Returns a loopback address with a free port.
 fn free_address() -> Result<SocketAddr, Failure> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     Ok(listener.local_addr()?)
@@ -323,7 +322,11 @@ fn wait_until_ready(bench: &Bench, server: &mut Child, address: SocketAddr) -> R
             return Err(format!("the server ended: {status}").into());
         }
         if begin.elapsed() > READY {
-            return Err(format!("no server on {address} after {} s", READY.as_secs()).into());
+            return Err(format!(
+                "no server accepts connections on {address} after {} s",
+                READY.as_secs()
+            )
+            .into());
         }
     }
     Ok(())

@@ -21,7 +21,7 @@ pub struct Log {
     pub connections: Vec<ConnectionEntry>,
     /// Stalls in order.
     pub stalls: Vec<StallEntry>,
-    /// Settings of HTTP/2 that the clients have acknowledged.
+    /// HTTP/2 settings that the clients have acknowledged.
     pub settings: Vec<SettingsEntry>,
     /// Totals of the server.
     pub totals: LogTotals,
@@ -50,7 +50,7 @@ pub struct RequestEntry {
     pub departure_ns: u64,
     /// Bytes of the request.
     pub bytes_in: u32,
-    /// Bytes of the response that the kernel accepted; 0 over HTTP/2, which counts only the total.
+    /// Response bytes that the kernel accepted; 0 over HTTP/2, where only the total is counted.
     pub bytes_out: u32,
 }
 
@@ -89,8 +89,8 @@ pub struct SettingsEntry {
     pub setting: Setting,
     /// Time just before the setting was sent.
     pub sent_ns: u64,
-    /// Time when the client's acknowledgement was read. The client applied the setting before the
-    /// frames that it sent later.
+    /// Time when the client's acknowledgement was read. The client applied the setting before it
+    /// sent any later frames.
     pub acknowledged_ns: u64,
 }
 

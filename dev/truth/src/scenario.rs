@@ -153,7 +153,7 @@ pub struct SettingsChange {
     pub setting: Setting,
 }
 
-/// A setting of HTTP/2 (RFC 9113, section 6.5.2).
+/// An HTTP/2 setting (RFC 9113, section 6.5.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Setting {

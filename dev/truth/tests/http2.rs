@@ -163,7 +163,7 @@ fn changes_settings_on_time() {
 fn gives_new_credit_for_long_bodies() {
     const BODY: usize = 200_000;
     let (server, mut stream) = start(scenario(&[]));
-    // A POST with the path `/`, whose body follows.
+    // The HEADERS frame of a POST to `/`; the body follows.
     let head = [0, 0, 3, 1, 4, 0, 0, 0, 1, 0x83, 0x86, 0x84];
     stream
         .write_all(&[PREFACE, SETTINGS, &head].concat())

@@ -364,7 +364,7 @@ fn requests_unsent_in_a_stall_invalidate_a_run() {
     let mut case = Case::good(open()).unsent(400, None);
     case.run.longest_stall_ns = Some(500_000_000);
     case.is(Status::Invalid, &["400 of 10,000", "stalled for 500 ms"]);
-    // With HTTP/2, requests also remain unsent because their connections end before they are sent.
+    // With HTTP/2, requests also remain unsent if their connections end before sending them.
     let by_server = [
         "connect_refused",
         "connection_reset",

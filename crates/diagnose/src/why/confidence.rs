@@ -242,7 +242,7 @@ pub(super) fn confirmed(probability: f64) -> f64 {
 }
 
 /// Returns the second most likely cause, and the measurement that decides between the two causes.
-/// Without a second candidate, this is the most frequent right cause of stored results that were
+/// Without a second candidate, this is the most frequent true cause of stored results that were
 /// wrongly judged as `cause`, if the run can have it. Returns `None` if there is no such cause.
 pub(super) fn runner_up(
     facts: &RunFacts<'_>,

@@ -126,13 +126,13 @@ impl<'a> RunFacts<'a> {
         f64::from(self.run.plan.threads) * self.run.agents.len().max(1) as f64
     }
 
-    /// Returns the mean number of requests that were waiting, from the times that they waited
+    /// Returns the mean number of waiting requests, computed from the times that they waited
     /// (Little's law).
     pub fn mean_waiting(&self, times: &Times) -> f64 {
         times.count as f64 * times.mean.unwrap_or(0.0) / 1e6 / self.run.sending_s
     }
 
-    /// Returns what carries one request at a time, in the plural.
+    /// Returns the plural name of what carries one request at a time.
     pub fn carriers(&self) -> &'static str {
         match self.run.plan.http {
             Http::V1 => "connections",

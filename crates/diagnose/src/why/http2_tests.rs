@@ -1,5 +1,5 @@
-//! Verdicts on loads over HTTP/2: limits on streams, flow-control windows, and few connections for
-//! many threads.
+//! Verdicts on loads over HTTP/2: stream limits, flow-control windows, and few connections for many
+//! threads.
 
 use floodmark_record::cause::Cause;
 use floodmark_record::http2::{Http2Use, ServerSettings};
@@ -91,7 +91,7 @@ fn more_streams_are_advised_only_within_the_limit() {
 
 #[test]
 fn requests_of_the_open_model_wait_for_a_stream() {
-    // 16 of 100 requests at once are in service, 16 ms each: 1,000 of 1,500 requests/s.
+    // 16 requests are in service at once, 16 ms each: 1,000 of 1,500 requests/s are served.
     let mut run = over_http2(working_on(16.0), 4, 32, Some(4));
     run.plan.model = open().model;
     run.requests.intended = 15_000;
@@ -183,7 +183,7 @@ fn a_saturated_thread_without_idle_loops_is_not_one_connection() {
     }
 }
 
-/// Returns a run whose responses of 1 MB arrive in windows of 64 KiB, one per 5 ms.
+/// Returns a run whose 1 MB responses arrive in 64 KiB windows, one every 5 ms.
 fn windows_of_64_kib() -> Run {
     let mut run = over_http2(working_on(50.0), 50, 1, None);
     run.plan.http = Http::V2(Http2 {
@@ -219,7 +219,7 @@ fn responses_wait_for_our_window() {
     slow_link.least_connect_time_us = Some(50_000.0);
     let verdict = is(&slow_link, Cause::FlowControlWindow);
     assert!(rules_out(&verdict, Cause::Bandwidth));
-    // Without figures of the server, the client's figures suffice.
+    // Without figures for the server, the client's figures suffice.
     let mut remote = windows_of_64_kib();
     remote.server = None;
     is(&remote, Cause::FlowControlWindow);
@@ -244,7 +244,7 @@ fn responses_that_do_not_use_up_the_window_have_another_cause() {
     }
 }
 
-/// Returns a run whose request bodies of 1 MB wait for 80 of 100 ms for credit.
+/// Returns a run whose 1 MB request bodies spend 80 of 100 ms waiting for credit.
 fn uploads() -> Run {
     let mut run = over_http2(working_on(50.0), 50, 1, None);
     run.throughput_per_s = Some(500.0);
@@ -306,7 +306,7 @@ fn perturbations_prove_the_causes_of_http2() {
     perturb(&mut run, OneStream, 1.6);
     let verdict = is(&run, Cause::OneConnection);
     assert_eq!(verdict.confidence, Confidence::Proven, "{verdict:#?}");
-    // The same requests on connections of their own are no faster, so the thread is the limit.
+    // The same requests on separate connections are no faster, so the thread is the bottleneck.
     run.perturbed[1].changed_per_s = vec![900.0, 905.0, 910.0, 895.0, 900.0, 902.0];
     assert_eq!(is(&run, Cause::ServerCpuOneThread).tested.len(), 2);
 

@@ -33,15 +33,15 @@ const REDUCED_LOW: f64 = 0.6;
 /// Maximum throughput ratio between adjacent windows that noise alone can cause.
 const NOISE: f64 = 1.12;
 
-/// Minimum throughput ratio if requests move from streams to connections of their own, which costs
-/// CPU time. At most one request then shares a system call.
+/// Minimum throughput ratio if requests move from streams to separate connections, which costs CPU
+/// time. Each system call then handles at most one request.
 const UNSHARED: f64 = 0.1;
 
 /// Range of throughput ratios if a window that limits the throughput becomes 8 times as large.
 /// Another limit may apply before the ratio is 8.
 const LARGER_WINDOW: (f64, f64) = (1.3, 9.0);
 
-/// Maximum number of connections of a perturbation. More connections take long to open, and may
+/// Maximum number of connections of a perturbation. More would take too long to open, and may
 /// exceed the server's limit on connections.
 const MAX_CONNECTIONS: u64 = 1_000;
 
@@ -87,15 +87,15 @@ impl CauseClass {
             // The doubled setting is assumed to belong to the suspected pool.
             (Perturbation::TwiceKnob, CauseClass::Pool) => return doubled(run, gain),
             (Perturbation::TwiceConnections, CauseClass::Demand) => {
-                // Without a limit on streams, fewer requests than that may be in flight.
+                // Removing the stream limit may not double the number of requests in flight.
                 let twice = 2 * run.max_in_flight();
                 return doubled(run, gain.filter(|gain| u64::from(gain.requests) >= twice));
             }
-            // The server may assign further connections to the same thread. A window limits each
+            // The server may assign additional connections to the same thread. A window limits each
             // stream, or all streams of a connection.
             (Perturbation::TwiceConnections | Perturbation::OneStream, CauseClass::Window)
             | (Perturbation::TwiceConnections, CauseClass::OneConnection) => return None,
-            // Another limit may apply before each request has a thread of its own.
+            // Another limit may apply before each request has its own thread.
             (Perturbation::OneStream, CauseClass::OneConnection) => {
                 (NOISE, run.max_in_flight() as f64)
             }

@@ -66,7 +66,7 @@ fn requiring() -> String {
     format!("https://{}/", serve("127.0.0.1", config))
 }
 
-/// Loads a server whose certificate is not verified.
+/// Loads a server without verifying its certificate.
 fn load_with(url: &str, arguments: &[&str]) -> Load {
     load(
         url,
@@ -137,7 +137,7 @@ fn sends_a_certificate_and_records_only_its_fingerprint() {
             assert_eq!(used.certificate_requests + used.resumed, used.handshakes);
             assert_eq!(used.certificates_sent, used.certificate_requests);
             for secret in [&identity.key_pem, &identity.pem] {
-                // The second line is the first line of the content.
+                // The first line after the PEM header.
                 let line = secret.lines().nth(1).unwrap();
                 assert!(!is_in_a_file(load.directory.path(), line), "{secret}");
                 assert!(!text(&load.output.stdout).contains(line), "{secret}");
@@ -378,7 +378,7 @@ fn accepts_the_keys_that_openssl_creates() {
             "req -x509 -key {name}.key -out {name}.crt -subj /CN={name} -addext basicConstraints=critical,CA:FALSE"
         ));
     }
-    // PKCS#1 and SEC1. The latter file starts with the parameters of the curve.
+    // PKCS#1 and SEC1. The SEC1 file starts with the curve parameters.
     files.openssl("rsa -in rsa.key -traditional -out rsa.old");
     files.openssl("ec -in p256.key -out p256.sec1");
     files.openssl("ecparam -name prime256v1 -out p256.old");
@@ -400,7 +400,7 @@ fn accepts_the_keys_that_openssl_creates() {
         let (code, printed) = outcome(&url, &cert, Some(&files.path(key)));
         assert_eq!(code, 0, "{key}: {printed}");
     }
-    // Encrypted keys, and a certificate of X.509 version 1 that another key signed.
+    // Encrypted keys, and an X.509 version 1 certificate signed with another key.
     files.openssl("pkcs8 -topk8 -in rsa.key -passout pass:secret -out rsa.enc");
     files.openssl("rsa -in rsa.key -traditional -aes128 -passout pass:secret -out rsa.enc-old");
     for key in ["rsa.enc", "rsa.enc-old"] {

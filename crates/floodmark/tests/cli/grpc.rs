@@ -1,4 +1,4 @@
-//! gRPC calls to a server of the crate `h2`.
+//! gRPC calls to a server built on the crate `h2`.
 
 use floodmark_record::grpc::GrpcStatus;
 use floodmark_record::plan::Http;
@@ -8,7 +8,7 @@ use crate::support::{Load, code, load, run, text};
 
 const SAY_HELLO: &str = "helloworld.Greeter/SayHello";
 
-/// Calls a method with the body of a request.
+/// Calls a method 200 times, with additional arguments.
 fn call(server: &Greeter, method: &str, arguments: &[&str]) -> Load {
     let all = [
         &["--grpc", method, "-n", "200", "-c", "2", "--streams", "4"],

@@ -90,7 +90,7 @@ impl ExternalClient<'_> {
         driven
     }
 
-    /// Returns the server, for requests in the plan's version of HTTP.
+    /// Returns the server, for requests in the plan's HTTP version.
     fn server(&self, plan: &Plan) -> ProbeTarget<'_> {
         ProbeTarget {
             from: self.side,

@@ -181,7 +181,7 @@ impl ExperimentRunner<'_> {
     }
 }
 
-/// Returns a trial's server, for probes in the load's version of HTTP.
+/// Returns a trial's server, for probes in the load's HTTP version.
 fn probe_target<'a>(trial: &Trial, hosts: &'a TrialHosts, address: SocketAddr) -> ProbeTarget<'a> {
     ProbeTarget {
         from: &hosts.client,

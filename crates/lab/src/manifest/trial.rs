@@ -136,10 +136,10 @@ impl Trial {
         spec
     }
 
-    /// Returns the load's version of HTTP, with default settings.
+    /// Returns the load's HTTP version, with default settings.
     pub(crate) fn http(&self) -> Http {
         match self.load.http {
-            // The URLs of experiments are http://, for which `auto` means HTTP/1.1.
+            // Experiments use http:// URLs, for which `auto` means HTTP/1.1.
             None | Some(HttpVersion::V1 | HttpVersion::Auto) => Http::V1,
             Some(HttpVersion::V2) => Http::V2(Http2::default()),
         }

@@ -145,7 +145,7 @@ mod tests {
     use super::super::{LIMITS, ProbeResponse, ProbeTarget, send};
     use super::*;
 
-    /// A HEADERS frame with `:status: 200` on the first stream. The first value is the flags.
+    /// Returns a HEADERS frame with `:status: 200` and these flags on the first stream.
     fn head(flags: u8) -> Vec<u8> {
         vec![0, 0, 1, 1, flags, 0, 0, 0, 1, 0x88]
     }
@@ -156,8 +156,8 @@ mod tests {
         bytes
     }
 
-    /// Starts a server that sends `first`, and after each pause in the client's bytes the next part
-    /// of `later`. The handle returns the bytes of the client.
+    /// Starts a server that sends `first` and then, whenever the client pauses, the next part of
+    /// `later`. The handle returns the bytes that the client sent.
     fn server(first: Vec<u8>, later: Vec<Vec<u8>>) -> (SocketAddr, thread::JoinHandle<Vec<u8>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

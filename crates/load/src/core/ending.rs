@@ -37,7 +37,7 @@ const LONG_HANDSHAKE: Ns = 1_000_000_000;
 pub(super) enum Excerpt<'a> {
     /// The body, which was collected.
     Body,
-    /// The body in a whole response (HTTP/1.1).
+    /// The body in a complete response (HTTP/1.1).
     Response(&'a [u8]),
     /// The value of `grpc-message`.
     Message(&'a [u8]),

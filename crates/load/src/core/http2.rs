@@ -164,7 +164,7 @@ impl Core {
             // The output ended with a GOAWAY.
             return;
         }
-        // Heads precede the rest of the bodies, which may fill the output.
+        // Add heads before the rest of the bodies, which may fill the output.
         if http2.is_listed != http2.has_room() {
             let source = RoomSource::Freed(BlockedBy::OwnLimit);
             self.fill(slot, Room { since: now, source }, now);
@@ -239,7 +239,7 @@ impl Core {
             return;
         };
         let heads = Arc::clone(&all.requests.heads);
-        // Some servers close connections that exceed their limit before their SETTINGS arrive.
+        // Some servers close connections that exceed the stream limit before their SETTINGS arrive.
         let known = all.used.settings.and_then(|settings| settings.max_streams);
         let mut config = all.config;
         if let Some(known) = known {
@@ -368,13 +368,13 @@ impl Core {
         Some(next)
     }
 
-    /// Returns which limit on streams applies, if a connection has the server's latest limit.
+    /// Returns which stream limit applies to a connection with the server's latest limit.
     pub(super) fn stream_limit(&self) -> BlockedBy {
         let settings = self.http2.as_ref().and_then(|http2| http2.used.settings);
         self.limit_of(settings.and_then(|settings| settings.max_streams))
     }
 
-    /// Returns which limit on streams applies to a connection that may have `max_streams`.
+    /// Returns which stream limit applies to a connection with the server's limit `max_streams`.
     fn limit_of(&self, max_streams: Option<u32>) -> BlockedBy {
         let planned = self.http2.as_ref().map(|http2| http2.config.max_streams);
         if max_streams
@@ -867,7 +867,7 @@ impl Responses<'_> {
         if std::mem::take(&mut connection.is_silent) {
             self.core.recorder.silent -= 1;
         }
-        // Other responses, such as those of a proxy, have no gRPC status.
+        // Other responses, such as those from a proxy, have no gRPC status.
         let grpc = match (judge.is_grpc() && http == 200).then(|| exchange.grpc.finish()) {
             None => None,
             Some(Ok(code)) => Some(GrpcStatus::from_code(code)),

@@ -14,7 +14,7 @@ use crate::recorder::{BlockedBy, Moments};
 /// Room for a request on a connection.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Room {
-    /// Time since which there has been room.
+    /// Time when the room became available.
     pub since: Ns,
     pub source: RoomSource,
 }
@@ -160,7 +160,7 @@ impl Core {
     pub(super) fn blocked_by(&self, room: Room, moments: &Moments) -> BlockedBy {
         match room.source {
             RoomSource::Opened { at } => {
-                // Until then, the limit on connections was reached.
+                // Until this time, the connection limit prevented a new connection.
                 let limited_until = self.room_since.min(at).max(moments.intended);
                 let limited = limited_until - moments.intended;
                 if limited > moments.free.saturating_sub(limited_until) {

@@ -130,8 +130,8 @@ impl Tls {
         self
     }
 
-    /// Returns the configuration for one load thread, and its sender of client certificates.
-    /// Each thread has its own session cache, so that threads do not share a lock.
+    /// Returns the configuration for one load thread, and its client certificate sender. Each
+    /// thread has its own session cache, so that threads do not share a lock.
     pub(super) fn for_thread(&self) -> (Arc<ClientConfig>, Arc<CertificateSender>) {
         let mut config = self.config.clone();
         if self.resumption {
@@ -163,8 +163,8 @@ fn certified_key(identity: &ClientIdentity) -> Result<Arc<CertifiedKey>, TlsErro
         .ok()
         .and_then(|der| ring::sign::any_supported_type(&der).ok());
     let key = key.ok_or(TlsError::PrivateKey)?;
-    // rustls cannot compare the key with a certificate of X.509 version 1. The public key of any
-    // certificate occurs in it in DER.
+    // rustls cannot compare the key with an X.509 version 1 certificate. Any certificate contains
+    // its public key in DER.
     if let Some((public, certificate)) = key.public_key().zip(identity.chain.first()) {
         let public = public.as_ref();
         let mut parts = certificate.0.windows(public.len());
@@ -177,7 +177,7 @@ fn certified_key(identity: &ClientIdentity) -> Result<Arc<CertifiedKey>, TlsErro
     Ok(Arc::new(CertifiedKey::new(chain.collect(), key)))
 }
 
-/// Sends the client certificate, if there is one, to servers that request it. Counts the requests.
+/// Sends the client certificate, if any, to servers that request it, and counts these requests.
 #[derive(Debug)]
 pub(super) struct CertificateSender {
     identity: Option<Arc<CertifiedKey>>,
@@ -201,7 +201,7 @@ impl CertificateSender {
         (requests, sent)
     }
 
-    /// Returns what handshakes so far have shown.
+    /// Returns whether servers have requested the client certificate, and whether it was sent.
     pub fn exchange(&self) -> CertificateExchange {
         match self.counts() {
             (0, _) => CertificateExchange::NotRequested,

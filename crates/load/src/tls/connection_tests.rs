@@ -175,7 +175,7 @@ fn offers_the_planned_version_of_http() {
     }
 }
 
-/// All suites for TLS 1.2 have ephemeral keys and AEAD, as HTTP/2 demands (RFC 9113, section 9.2.2).
+/// All TLS 1.2 suites use ephemeral keys and AEAD, as HTTP/2 requires (RFC 9113, section 9.2.2).
 #[test]
 fn offers_no_prohibited_suite() {
     let mut acceptor = Acceptor::default();

@@ -60,7 +60,7 @@ fn handshake(
     Ok(client.alpn_protocol() == Some(HTTP_2))
 }
 
-/// Does a TLS handshake that offers only HTTP/2.
+/// Performs a TLS handshake that offers only HTTP/2.
 ///
 /// # Errors
 /// The handshake fails.

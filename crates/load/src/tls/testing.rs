@@ -103,7 +103,7 @@ impl Authority {
         }
     }
 
-    /// Issues a server's certificate for `hosts`, which are DNS names or IP addresses.
+    /// Issues a server certificate for `hosts`, which are DNS names or IP addresses.
     pub fn issue(&self, hosts: &[&str], valid: Valid) -> Identity {
         let mut params = CertificateParams::default();
         params.subject_alt_names = names(hosts);
@@ -159,7 +159,7 @@ pub fn requiring_certificates(
     trusting_clients(authority.certificate.der().clone(), identity, suites)
 }
 
-/// Returns the configuration of a server that requires client certificates that `anchor` signed.
+/// Returns the configuration of a server that requires client certificates signed by `anchor`.
 pub fn trusting_clients(
     anchor: CertificateDer<'static>,
     identity: &Identity,

@@ -101,8 +101,8 @@ pub(crate) fn lines(runs: &[&Run]) -> Vec<TextLine> {
     lines
 }
 
-/// Returns the number of responses by HTTP status and by gRPC status. Status 200 of gRPC calls is
-/// not listed unless other responses have another status.
+/// Returns the number of responses by HTTP status and by gRPC status. HTTP statuses are omitted if
+/// every response has a gRPC status.
 pub(crate) fn statuses(counts: &Counts) -> Vec<TextLine> {
     let has_http =
         counts.grpc_statuses.is_empty() || counts.by_status().any(|(of, _)| of.grpc.is_none());

@@ -179,7 +179,7 @@ pub(crate) fn tls(run: &Run) -> Option<TextLine> {
     Some(line("TLS", text))
 }
 
-/// Describes the use of client certificates. Returns an empty text if neither side uses them.
+/// Describes the use of client certificates. Returns an empty string if neither side uses them.
 fn client_certificate(run: &Run, used: &TlsUse) -> String {
     let has_certificate =
         (run.plan.tls.as_ref()).is_some_and(|tls| tls.client_certificate_sha256.is_some());
@@ -351,8 +351,8 @@ fn exceeds(times: &Times, us: f64) -> bool {
     times.p99.is_some_and(|p99| p99 > us)
 }
 
-/// Returns the reasons for which requests were blocked with their shares of the blocked time, in
-/// descending order. Returns `None` if requests were hardly blocked, or the reasons are unknown.
+/// Returns the reasons why requests were blocked, with their shares of the blocked time, in
+/// descending order. Returns `None` if blocked times are negligible or their reasons are unknown.
 pub(crate) fn blocked_by(run: &Run) -> Option<TextLine> {
     let by = &run.blocked_by;
     let allowed = run.http2.as_ref().and_then(|used| used.settings);
@@ -410,7 +410,7 @@ pub(crate) fn times(run: &Run) -> Option<Table> {
         ("handshake", "TLS", &run.handshake_time_us, reconnects),
         (
             "window",
-            "waiting for credit for a request body",
+            "request body waiting for credit",
             &run.window_us,
             true,
         ),

@@ -418,7 +418,7 @@ impl CapacitySearch {
         }
     }
 
-    /// Returns the next rate while no trial was judged. After the first repetition, the first rate
+    /// Returns the next rate until a trial is judged. After the first repetition, the first rate
     /// alternates with lower ones: the client may be disturbed, or may be unable to send this rate.
     fn first_judged(&self, factor: impl Fn(usize) -> f64) -> CapacityStep {
         let late = self.late.len();
@@ -474,7 +474,7 @@ impl CapacitySearch {
         self.highest_sent().unwrap_or(i32::MIN).max(self.certain)
     }
 
-    /// Returns the lowest rate at which the client was late, if it has not sent as much since.
+    /// Returns the lowest late rate above all rates that the client is known to send on time.
     fn unsent(&self) -> Option<i32> {
         let sent = self.sent();
         let late = self.late.iter().map(|late| late.rate);
@@ -482,8 +482,8 @@ impl CapacitySearch {
     }
 
     /// Returns the lowest rate that the client cannot send. The client was late at this rate on so
-    /// many occasions that chance does not explain it. The rates that it has sent show how often
-    /// chance makes it late.
+    /// many occasions that chance does not explain it. The rates that it has sent show how often it
+    /// is late by chance.
     fn client_limit(&self) -> Option<i32> {
         let (sent, limit) = (self.sent(), self.unsent()?);
         let at_limit = |late: &&LateTrial| late.rate > sent && late.rate <= limit + self.close();
@@ -501,8 +501,8 @@ impl CapacitySearch {
         (occasions >= FEWEST_OCCASIONS && chance.powi(occasions) <= MOST_CHANCE).then_some(limit)
     }
 
-    /// Returns the highest rate that the client can send: that of the settings, unless the client's
-    /// limit is known and close to a rate that was sent.
+    /// Returns the highest rate that the client has sent if its limit is known and close to that
+    /// rate; otherwise, returns the highest rate in the settings.
     fn highest_sendable(&self) -> i32 {
         let sent = self.highest_sent().unwrap_or(self.lowest);
         let is_close = |limit: i32| limit - sent <= self.close();
@@ -530,7 +530,7 @@ impl CapacitySearch {
         }
     }
 
-    /// Returns the difference between rates that counts as small, in grid steps.
+    /// Returns the largest difference, in grid steps, at which two rates count as close.
     fn close(&self) -> i32 {
         (self.settings.precision / STEP) as i32
     }

@@ -218,7 +218,7 @@ fn a_disturbed_client_is_no_client_limit() {
     assert!(estimate.rate_per_s >= 0.9 * CAPACITY, "{estimate:?}");
 }
 
-/// Returns a server and a client that is late with a given probability, at any rate.
+/// Returns a server and a client that is late with a given probability, regardless of the rate.
 fn often_late(seed: u64, share: f64) -> impl FnMut(f64) -> TrialOutcome {
     let mut server = scattered(seed, 0.01, 0.0);
     let mut random = Normal::new(seed + 2_000);
@@ -245,8 +245,14 @@ fn a_client_that_is_often_late_has_no_limit() {
                 _ => {}
             }
         }
-        assert!(covered >= 45, "late in {share}: {covered} of 50");
-        assert!(limited <= 2, "late in {share}: {limited} of 50");
+        assert!(
+            covered >= 45,
+            "late with probability {share}: {covered} of 50"
+        );
+        assert!(
+            limited <= 2,
+            "late with probability {share}: {limited} of 50"
+        );
     }
 }
 

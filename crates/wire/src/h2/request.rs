@@ -111,7 +111,7 @@ fn trim(value: &str) -> &str {
     value.trim_matches([' ', '\t'])
 }
 
-/// Removes white space around the text that starts at `start` and ends `out`.
+/// Removes white space around the text from `start` to the end of `out`.
 fn trim_from(start: usize, out: &mut Vec<u8>) {
     let is_text = |byte: &u8| !matches!(byte, b' ' | b'\t');
     let text = &out[start..];

@@ -44,9 +44,9 @@ pub struct Config {
     /// Maximum size of the dynamic table that the server may use to compress responses, in bytes,
     /// from 0 to 65,536.
     pub header_table: u32,
-    /// Number of frames without effect on a response that the server may send until the client
-    /// sends a part of a request or calls [`Session::renew_idle_frames`]: SETTINGS, PING, their
-    /// answers, GOAWAY, PRIORITY, unknown types, and DATA without data.
+    /// Maximum number of frames without effect on a response. The count restarts when the client
+    /// sends part of a request or calls [`Session::renew_idle_frames`]. Such frames are SETTINGS,
+    /// PING, their acknowledgments, GOAWAY, PRIORITY, unknown types, and empty DATA frames.
     ///
     /// A server may send a PING for each DATA frame, as grpc-go does to measure the round-trip time.
     pub idle_frames: u32,
@@ -54,7 +54,7 @@ pub struct Config {
 
 impl Default for Config {
     /// One stream, a window of 1 MiB for the stream and 16 MiB for the connection, the RFC's table
-    /// size of 4,096 bytes, and 1,000 idle frames. 100 streams until the server's SETTINGS arrive.
+    /// size of 4,096 bytes, 1,000 idle frames, and 100 streams until the server's SETTINGS arrive.
     fn default() -> Self {
         Config {
             max_streams: 1,

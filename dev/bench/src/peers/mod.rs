@@ -109,10 +109,10 @@ const TARGETS: [Target; 12] = [
     (FRESH, "CPU per connection ÷ wrk's", ComparedMetric::CpuPerRequest, Other("wrk"), (Agreement::AtMost, 0.75)),
     (FRESH, "requests/s ÷ wrk's", ComparedMetric::Throughput, Other("wrk"), (Agreement::AtLeast, 1.2)),
     (HTTPS, "CPU per request ÷ wrk's", ComparedMetric::CpuPerRequest, Other("wrk"), (Agreement::AtMost, 0.85)),
-    (H2C, "CPU per request ÷ its own over HTTP/1.1", ComparedMetric::CpuPerRequest, OwnHttp1, (Agreement::AtMost, 1.1)),
+    (H2C, "CPU per request ÷ the same backend's over HTTP/1.1", ComparedMetric::CpuPerRequest, OwnHttp1, (Agreement::AtMost, 1.1)),
     (H2C_SHARED, "CPU per request ÷ h2load's", ComparedMetric::CpuPerRequest, Other("h2load"), (Agreement::AtMost, 0.5)),
     (H2C_SHARED, "requests/s ÷ h2load's", ComparedMetric::Throughput, Other("h2load"), (Agreement::AtLeast, 1.0)),
-    (H2, "CPU per request ÷ its own over HTTP/1.1", ComparedMetric::CpuPerRequest, OwnHttp1, (Agreement::AtMost, 1.1)),
+    (H2, "CPU per request ÷ the same backend's over HTTP/1.1", ComparedMetric::CpuPerRequest, OwnHttp1, (Agreement::AtMost, 1.1)),
     (H2_SHARED, "CPU per request ÷ h2load's", ComparedMetric::CpuPerRequest, Other("h2load"), (Agreement::AtMost, 0.5)),
     (H2_SHARED, "requests/s ÷ h2load's", ComparedMetric::Throughput, Other("h2load"), (Agreement::AtLeast, 1.0)),
 ];
@@ -143,7 +143,7 @@ const NAMES: [&str; 11] = [
     "floodmark", "floodmark-epoll", "floodmark-uring", "floodmark-epoll-http1", "floodmark-uring-http1", "wrk", "ab", "hey", "h2load", "httperf", "oha",
 ];
 
-/// Suffix of a peer that sends HTTP/1.1 to the server of a load over HTTP/2.
+/// Suffix of a peer that sends HTTP/1.1 to the same server as the HTTP/2 load.
 const HTTP1: &str = "-http1";
 
 /// A load generator.

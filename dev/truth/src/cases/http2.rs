@@ -1,4 +1,4 @@
-//! T11 to T16: HTTP/2. The server limits streams, shuts down connections and gives no credit, each
+//! T11 to T16: HTTP/2. The server limits streams, shuts down connections and withholds credit, each
 //! at known times.
 
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ fn server<const N: usize>(delay_us: u64, settings: [(u64, Setting); N]) -> Scena
     }
 }
 
-/// Writes a file and returns its path, for flags.
+/// Writes a file and returns its path, for use in flags.
 fn file(directory: &Path, name: &str, text: &str) -> Result<String, CaseError> {
     let path = directory.join(name);
     std::fs::write(&path, text).map_err(CaseError::run(path.display()))?;
@@ -34,7 +34,7 @@ fn directory() -> Result<tempfile::TempDir, CaseError> {
     tempfile::tempdir().map_err(CaseError::run("a temporary directory"))
 }
 
-/// Returns a time of every request, in ascending order, in µs.
+/// Returns the selected time of every request, in µs, in ascending order.
 fn in_order(log: &Log, time: fn(&RequestEntry) -> u64) -> Vec<f64> {
     let mut times: Vec<u64> = log.requests.iter().map(time).collect();
     times.sort_unstable();
@@ -102,7 +102,7 @@ pub fn stream_limit(environment: &CaseEnvironment<'_>, rate: f64, requests: u64)
     }
     if has_requests {
         let errors = errors_us(&logged, start_us, &departures, STREAMS);
-        let what = "blocked time of a request compared with the log, µs: p90 of the error";
+        let what = "blocked time per request, difference from the log, µs: p90";
         findings.between(what, (0.0, TOLERANCE_US), Some(errors.quantile(0.9)));
     }
     let per_round = (logged_us(last) - formula_us(last)) / (last / STREAMS) as f64;
@@ -112,8 +112,8 @@ pub fn stream_limit(environment: &CaseEnvironment<'_>, rate: f64, requests: u64)
     Ok(measured.findings)
 }
 
-/// Returns the differences between the blocked times in floodmark's log and in the server's log,
-/// whose schedule starts at `start_us`. A stream is free for request `n` when the server sends
+/// Returns the differences between the blocked times in floodmark's log and in the server's log.
+/// The schedule starts at `start_us`. A stream is free for request `n` when the server sends
 /// response `n − streams`.
 fn errors_us(
     requests: &[LoggedRequest],
@@ -197,7 +197,7 @@ pub fn go_away(environment: &CaseEnvironment<'_>, announced: bool, load: &str) -
             .map(|of| u64::from(of.requests))
             .max();
         findings.exactly(
-            "most requests on a connection",
+            "maximum number of requests on a connection",
             PER_CONNECTION,
             most.unwrap_or(0),
         );
@@ -257,8 +257,8 @@ pub fn limit_changes(environment: &CaseEnvironment<'_>) -> CaseResult {
     Ok(measured.findings)
 }
 
-/// T15: the server gives no credit for request bodies at first. Response times must include the
-/// wait for it.
+/// T15: the server initially withholds credit for request bodies. Response times must include the
+/// wait for credit.
 pub fn window(environment: &CaseEnvironment<'_>) -> CaseResult {
     const RATE: u64 = 200;
     const REQUESTS: u64 = 200;
@@ -347,7 +347,7 @@ pub fn same_seed(environment: &CaseEnvironment<'_>) -> CaseResult {
         .filter(|(a, b)| a != b)
         .count();
     findings.exactly(
-        "requests with other names or intended times",
+        "requests with different names or intended times",
         0,
         differences as u64,
     );
@@ -356,7 +356,7 @@ pub fn same_seed(environment: &CaseEnvironment<'_>) -> CaseResult {
         numbers.collect::<BTreeSet<u64>>()
     });
     let different = numbers.symmetric_difference(&numbers_http2).count() as u64;
-    findings.exactly("random values of only one version", 0, different);
+    findings.exactly("random values in only one version", 0, different);
     findings.must(
         "values are random",
         numbers.len() as u64 > REQUESTS / 2,

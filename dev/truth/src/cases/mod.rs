@@ -153,7 +153,7 @@ const CASES: &[Case] = &[
     ("T11/queue", SideBySide, "HTTP/2: 120/s on 4 streams that serve 80/s (D/D/s): blocked time", |e| http2::stream_limit(e, 120.0, 120)),
     ("T11/room", SideBySide, "HTTP/2: 60/s on 4 streams that serve 80/s: no blocked time", |e| http2::stream_limit(e, 60.0, 60)),
     ("T12/1", SideBySide, "HTTP/2: stalls of 100 ms every second, 1 stream per connection", |e| http2::stall(e, "-c 100 --streams 1")),
-    ("T12/100", SideBySide, "HTTP/2: stalls of 100 ms every second, 100 streams of one connection", |e| http2::stall(e, "-c 1 --streams 100")),
+    ("T12/100", SideBySide, "HTTP/2: stalls of 100 ms every second, 100 streams on one connection", |e| http2::stall(e, "-c 1 --streams 100")),
     ("T13/announced", SideBySide, "HTTP/2: GOAWAY after 25 requests, and all open streams are served", |e| http2::go_away(e, true, "")),
     ("T13/closed", SideBySide, "HTTP/2: GOAWAY after 25 requests leaves streams unprocessed, closed model", |e| http2::go_away(e, false, "")),
     ("T13/open", SideBySide, "HTTP/2: GOAWAY after 25 requests leaves streams unprocessed, 4,000/s", |e| http2::go_away(e, false, "--rate 4000")),

@@ -10,7 +10,7 @@ pub struct LoggedRequest {
     /// Name in the mix; empty without a mix.
     pub request: String,
     pub intended_ns: u64,
-    /// Time from which a connection was free for the request.
+    /// Time when a connection was free for the request.
     pub free_ns: u64,
     pub sent_ns: u64,
 }

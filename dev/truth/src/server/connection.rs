@@ -1,4 +1,4 @@
-//! A connection over HTTP/1.1 with its pending input and output, and a minimal request reader. A request
+//! An HTTP/1.1 connection with pending input and output, and a minimal request reader. A request
 //! with a body must have a `Content-Length` header.
 
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ use crate::sys;
 /// this limit by pipelining.
 const INPUT_LIMIT: usize = 4 * HEAD_LIMIT;
 
-/// A connection over HTTP/1.1 and its current request.
+/// An HTTP/1.1 connection and its current request.
 #[derive(Debug)]
 pub struct Http1Connection {
     pub stream: TcpStream,
@@ -119,7 +119,7 @@ impl Http1Connection {
     }
 }
 
-/// Reads once and returns the number of bytes, 0 if there are none yet, and their kernel timestamp.
+/// Reads once. Returns the number of bytes (0 if none have arrived) and their kernel timestamp.
 ///
 /// # Errors
 /// The client has closed the connection; the error states how.

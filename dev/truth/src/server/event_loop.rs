@@ -326,7 +326,7 @@ impl EventLoop {
             };
             for id in complete {
                 let (index, fault, due_ns) = self.log_request(connection.request(id));
-                // There are no other faults over HTTP/2.
+                // A rejection is the only fault over HTTP/2.
                 let status = fault.map_or(200, |_| REJECTED_STATUS);
                 connection.schedule(id, due_ns, status, index);
                 self.due.push(Reverse((due_ns, connection.number)));

@@ -1,6 +1,6 @@
-//! A connection over HTTP/2 with prior knowledge. The crate `h2` checks and decodes the client's
-//! frames, without sockets: bytes pass through a pipe in memory. The server itself sends later
-//! limits on streams and the GOAWAY frames that leave streams unprocessed, because `h2` cannot.
+//! An HTTP/2 connection with prior knowledge. The crate `h2` checks and decodes the client's
+//! frames, without sockets: bytes pass through a pipe in memory. The server itself sends new limits
+//! on streams and the GOAWAY frames that leave streams unprocessed, because `h2` cannot.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::Future;
@@ -30,7 +30,7 @@ const PREFACE_BYTES: usize = 24;
 /// Length of a frame's header (RFC 9113, section 4.1), in bytes.
 const HEADER_BYTES: usize = 9;
 
-/// Maximum payload of a frame that the server accepts, in bytes: the default of HTTP/2.
+/// Maximum payload of a frame that the server accepts, in bytes (the HTTP/2 default).
 const PAYLOAD_LIMIT: usize = 1 << 14;
 
 const HEADERS: u8 = 1;
@@ -58,7 +58,7 @@ pub struct Http2Connection {
     has_preface: bool,
     /// Kernel timestamp of the last input, or the time when epoll reported the input.
     readable_ns: u64,
-    /// Frames of the server itself; sent after the output of `h2`.
+    /// The server's own frames, sent after the output of `h2`.
     frames: Vec<u8>,
     /// Bytes to send.
     output: Vec<u8>,
@@ -158,7 +158,7 @@ impl Http2Connection {
         }
     }
 
-    /// Returns the times at which settings have to be sent.
+    /// Returns the times at which settings are due.
     pub fn change_times(&self) -> impl Iterator<Item = u64> {
         self.changes.iter().map(|(at_ns, _)| *at_ns)
     }
@@ -321,7 +321,7 @@ impl Http2Connection {
                 has_data |= stream.read_body(context)?;
                 complete.extend(stream.is_complete.then_some(*id));
             }
-            // `h2` gives new credit in the next turn.
+            // `h2` grants new credit in the next turn.
             if !has_data {
                 break has_ended;
             }
@@ -341,7 +341,7 @@ impl Http2Connection {
         Ok((complete, has_ended))
     }
 
-    /// Returns what is known about the request of a stream.
+    /// Returns the data recorded so far for the request on a stream.
     pub fn request(&self, id: u32) -> RequestEntry {
         self.streams
             .get(&id)

@@ -7,7 +7,7 @@ use super::*;
 use crate::why::thresholds::MAX_IN_TRANSIT;
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
-    // Small windows keep the same number of bytes in transit at any time.
+    // Small windows also keep the number of bytes in transit constant.
     explained_by: &[Cause::FlowControlWindow],
     explanation: |facts, candidate| {
         let is_window = flow_control_window::SPEC.is_detected(facts);

@@ -53,8 +53,8 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     .found()
 }
 
-/// Returns the flags for more requests in flight. Never more streams than the server allows; a
-/// server whose limit is unknown gets no more streams.
+/// Returns the flags for more requests in flight. Stays within the server's stream limit, and adds
+/// no streams if this limit is unknown.
 fn more_requests(run: &Run) -> String {
     let connections = run.plan.connections;
     let more = more_connections(connections);

@@ -1,4 +1,4 @@
-//! The flow-control windows of HTTP/2 are too small for the round-trip time: a stream transfers one
+//! HTTP/2 flow-control windows are too small for the round-trip time: a stream transfers one
 //! window, and then waits for a round trip until the receiver allows more.
 
 use floodmark_record::plan::{Http, Http2};
@@ -15,7 +15,7 @@ pub(super) static SPEC: CauseSpec = CauseSpec {
 };
 
 /// Smallest window of a connection for request bodies, in bytes. A server can only enlarge it (RFC
-/// 9113, section 6.9.2), and the record does not contain by how much.
+/// 9113, section 6.9.2), and the record does not say by how much.
 const LEAST_CONNECTION_WINDOW: f64 = 65_535.0;
 
 fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
@@ -29,7 +29,7 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     }
 }
 
-/// Detects request bodies that wait for credit of the server. Returns `None` if none waited.
+/// Detects request bodies that wait for credit from the server. Returns `None` if none waited.
 fn uploads(facts: &RunFacts<'_>) -> Option<Finding> {
     let (run, in_flight) = (facts.run, facts.in_flight?);
     if run.window_us.is_empty() {
@@ -80,7 +80,7 @@ fn uploads(facts: &RunFacts<'_>) -> Option<Finding> {
         [
             Some(waits),
             Some(moved),
-            Some(format!("window of a stream: {window} (http2.settings)")),
+            Some(format!("stream window: {window} (http2.settings)")),
             facts.idle_cpus().map(show_idle),
         ],
         "enlarge the server's windows for request bodies, of streams and of connections (Go: \
@@ -90,7 +90,7 @@ fn uploads(facts: &RunFacts<'_>) -> Option<Finding> {
     .found()
 }
 
-/// Detects responses that wait for credit of the client.
+/// Detects responses that wait for credit from the client.
 fn responses(facts: &RunFacts<'_>, settings: Http2) -> Option<Finding> {
     let (run, in_flight) = (facts.run, facts.in_flight?);
     let connections = f64::from(run.plan.connections);
@@ -99,7 +99,7 @@ fn responses(facts: &RunFacts<'_>, settings: Http2) -> Option<Finding> {
     let streams = (in_flight / connections).max(1.0);
     let window = f64::from(settings.window_bytes).min(of_connection / streams);
     let sizes = format!(
-        "mean response size: {}; window of a stream: {}, of a connection: {} (--h2-window)",
+        "mean response size: {}; stream window: {}, connection window: {} (--h2-window)",
         show_bytes(size as u64),
         show_bytes(settings.window_bytes.into()),
         show_bytes(of_connection as u64)

@@ -34,7 +34,7 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
         return ruled_out(format!("too little idle CPU for a second thread; {thread}"));
     }
     let idle_cpus = facts.idle_cpus()?;
-    // Other event loops would serve further connections.
+    // Other event loops would serve additional connections.
     let idle: f64 = facts
         .thread_groups
         .iter()
@@ -43,7 +43,7 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
         .sum();
     let loops = idle + used(&facts.server) / thread.on_cpu;
     let waits = format!(
-        "threads that wait for events: {idle:.1} (/proc/PID/task/TID/syscall); the load has {}",
+        "threads waiting for events: {idle:.1} (/proc/PID/task/TID/syscall); the load has {}",
         plural(connections.into(), "connection")
     );
     if idle < ONE.start || f64::from(connections) > loops.round() {
@@ -52,7 +52,7 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
     let ping = run.ping_us.p50.zip(run.service_time_us.p50);
     let times = ping.map(|(ping_us, service_us)| {
         format!(
-            "PING takes {} (ping_us), a request {} (service_time_us)",
+            "a PING takes {} (ping_us), a request {} (service_time_us)",
             show_us(Some(ping_us)),
             show_us(Some(service_us))
         )

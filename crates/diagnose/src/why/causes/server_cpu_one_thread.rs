@@ -9,7 +9,7 @@ use crate::why::graph::{await_no_resource, is_pool};
 use crate::why::thresholds::{ONE, SPARE};
 
 pub(super) static SPEC: CauseSpec = CauseSpec {
-    // More connections would use further threads.
+    // More connections would use additional threads.
     explained_by: &[Cause::OneConnection],
     explanation: |facts, candidate| {
         let is_connection = one_connection::SPEC.is_detected(facts);

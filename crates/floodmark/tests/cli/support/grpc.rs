@@ -1,4 +1,4 @@
-//! A gRPC server of the crate `h2`, with reflection.
+//! A gRPC server with reflection, built on the crate `h2`.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -42,7 +42,7 @@ message Place { string city = 1; }
 /// The requests that a server received.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// Number of calls by path and message, without the calls for reflection.
+    /// Number of calls by path and message, excluding reflection calls.
     pub calls: BTreeMap<(String, Vec<u8>), u64>,
     /// Headers of the latest call.
     pub headers: HeaderMap,
@@ -185,9 +185,9 @@ fn send(mut respond: SendResponse<Bytes>, message: Option<&[u8]>, status: &str, 
     }
 }
 
-/// Answers a question of the reflection protocol. Symbols are looked up in the first file only.
+/// Answers a reflection request. Symbols are looked up in the first file only.
 fn reflect(question: &[u8], files: &BTreeMap<String, Vec<u8>>) -> Vec<u8> {
-    // The prefix, and the tag and length of a field of less than 128 bytes.
+    // After the 5-byte prefix: the field's tag, its length (one byte, below 128) and its text.
     let (field, text) = (question[5] >> 3, &question[7..]);
     let text = std::str::from_utf8(text).unwrap();
     let file = match field {

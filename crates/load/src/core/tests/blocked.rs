@@ -37,7 +37,7 @@ pub(super) fn times_add_up(lab: &Lab) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Runs a plan without faults of the network. Returns its times, and the number of failed requests.
+/// Runs a plan without network faults. Returns its times, and the number of failed requests.
 fn run(plan: &Plan, world: &mut World) -> (Lab, u64) {
     let mut lab = Lab::new(plan);
     lab.prepare(world);
@@ -48,7 +48,7 @@ fn run(plan: &Plan, world: &mut World) -> (Lab, u64) {
     (lab, failed)
 }
 
-/// Returns a plan that loses no request.
+/// Returns the plan with settings under which no request fails.
 fn patient(plan: Plan) -> Plan {
     Plan {
         warmup: Duration::ZERO,
@@ -152,7 +152,7 @@ fn the_time_between_two_sends_is_blocked() {
     times_add_up(&lab).unwrap();
 }
 
-/// The second request waits for the only connection, and then for the handshake of its own. The
+/// The second request waits for the only connection, and then for a new connection's handshake. The
 /// longer wait is the reason.
 #[test]
 fn the_longest_wait_is_the_reason() {

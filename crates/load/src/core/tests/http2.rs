@@ -31,7 +31,7 @@ pub enum Answer {
 /// What an HTTP/2 server does.
 #[derive(Clone, Copy, Default)]
 pub struct Http2Behavior {
-    /// Maximum number of streams of a connection; a random number if `None`.
+    /// Maximum number of streams per connection; a random number if `None`.
     pub max_streams: Option<u32>,
     /// Whether the server does not process some requests, so that the client sends them again.
     pub refuses: bool,

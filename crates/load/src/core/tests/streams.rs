@@ -136,7 +136,7 @@ fn a_full_or_slow_connection_holds_no_request() {
     assert_eq!(act(core, start), opened(&[0]));
     assert_eq!(connect(core, 0, start), sent(&[(0, 1)]));
     assert_eq!(turn(core, start + MS), sent(&[(0, 3)]));
-    // The first connection is full, and the second one takes its time.
+    // The first connection is full, and the second one is slow to open.
     assert_eq!(turn(core, start + 2 * MS), opened(&[1]));
     assert_eq!(turn(core, start + 3 * MS), Done::default());
     let at = start + 3 * MS + MS / 2;
@@ -190,7 +190,7 @@ fn responses_that_arrive_together_have_the_same_time() {
     assert!(is_exact(service.min()) && is_exact(service.max()));
 }
 
-/// Requests that are late leave in one send, but keep their intended times.
+/// Late requests are passed to the kernel together, but keep their intended times.
 #[test]
 fn requests_that_leave_together_keep_their_intended_times() {
     const LATE: u32 = 20;

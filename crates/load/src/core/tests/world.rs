@@ -50,7 +50,7 @@ pub struct World {
     pub sends: u64,
     /// Whether servers misbehave.
     hostile: bool,
-    /// What servers do over HTTP/2. Over HTTP/1.1, servers that refuse requests close some kept
+    /// Behavior of servers over HTTP/2. Over HTTP/1.1, servers that refuse requests close some kept
     /// connections.
     pub http2: Http2Behavior,
     /// Bit mask of the targets that have no listener.

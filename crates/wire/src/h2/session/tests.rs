@@ -421,7 +421,7 @@ fn sending_renews_the_limit_of_idle_frames() {
 }
 
 /// A server that never reads cannot make the session grow, even if it sends as many frames as the
-/// limit of idle frames allows.
+/// idle-frame limit allows.
 #[test]
 fn floods_take_bounded_memory() {
     let update = |stream| encoded(|out| frame::window_update(stream, 1, out));

@@ -1,4 +1,4 @@
-//! The rules of RFC 9113 that bind a client that reads frames, sections 4 to 8, in their order.
+//! The rules in RFC 9113, sections 4 to 8, for a client that reads frames, in section order.
 //!
 //! Each row names the section of its rule. These tests cover the other rules:
 //!
@@ -133,10 +133,10 @@ fn violations() -> Vec<Row> {
         ("5.1", "DATA after trailers", &[&head, &trailers, &data(1, b"x", false)], StreamClosed, CLOSED),
         ("5.1", "HEADERS after RST_STREAM", &[&cancelled, &ended], StreamClosed, CLOSED),
         ("5.1", "DATA after RST_STREAM", &[&cancelled, &data(1, b"", true)], StreamClosed, CLOSED),
-        ("5.1.1", "HEADERS on a stream of the server", &[&ok(2)], IdleStream, PROTOCOL),
-        ("5.1.1", "DATA on a stream of the server", &[&data(2, b"x", true)], IdleStream, PROTOCOL),
-        ("5.1.1", "RST_STREAM on a stream of the server", &[&reset(2, ErrorCode::CANCEL)], IdleStream, PROTOCOL),
-        ("5.1.1", "WINDOW_UPDATE on a stream of the server", &[&window(2, 1)], IdleStream, PROTOCOL),
+        ("5.1.1", "HEADERS on a server-initiated stream", &[&ok(2)], IdleStream, PROTOCOL),
+        ("5.1.1", "DATA on a server-initiated stream", &[&data(2, b"x", true)], IdleStream, PROTOCOL),
+        ("5.1.1", "RST_STREAM on a server-initiated stream", &[&reset(2, ErrorCode::CANCEL)], IdleStream, PROTOCOL),
+        ("5.1.1", "WINDOW_UPDATE on a server-initiated stream", &[&window(2, 1)], IdleStream, PROTOCOL),
         ("6.1", "DATA on stream 0", &[&data(0, b"x", false)], FrameStream, PROTOCOL),
         ("6.1", "padding as long as the payload", &[&head, &padded(kind::DATA, 0, 3, b"xy")], Padding, PROTOCOL),
         ("6.1", "padding without a length", &[&head, &raw(kind::DATA, flag::PADDED, 1, b"")], FrameSize, SIZE),
@@ -175,12 +175,12 @@ fn violations() -> Vec<Row> {
         ("6.9", "zero credit and the reserved bit", &[&raw(kind::WINDOW_UPDATE, 0, 1, b"\x80\0\0\0")], ZeroWindowUpdate, PROTOCOL),
         ("6.9.1", "overflow of the connection's window", &[&window(0, MAX_31_BITS)], WindowOverflow, FLOW),
         ("6.9.1", "overflow of a stream's window", &[&window(1, MAX_31_BITS)], WindowOverflow, FLOW),
-        ("6.9.2", "overflow of a window by SETTINGS", &[&window(1, 1), &setting(Setting::InitialWindowSize(MAX_31_BITS))], WindowOverflow, FLOW),
+        ("6.9.2", "window overflow due to SETTINGS", &[&window(1, 1), &setting(Setting::InitialWindowSize(MAX_31_BITS))], WindowOverflow, FLOW),
         ("6.10", "CONTINUATION on stream 0", &[&next(0, OPEN)], FrameStream, PROTOCOL),
         ("6.10", "CONTINUATION without HEADERS", &[&next(1, OPEN)], Continuation, PROTOCOL),
         ("6.10", "CONTINUATION after END_HEADERS", &[&head, &next(1, OPEN)], Continuation, PROTOCOL),
         ("6.10", "CONTINUATION after the last one", &[&half, &next(1, OPEN), &next(1, OPEN)], Continuation, PROTOCOL),
-        ("6.10", "CONTINUATION of another stream", &[&half, &next(3, OPEN)], Continuation, PROTOCOL),
+        ("6.10", "CONTINUATION on another stream", &[&half, &next(3, OPEN)], Continuation, PROTOCOL),
         ("6.10", "PUSH_PROMISE in a block", &[&half, &raw(kind::PUSH_PROMISE, OPEN, 1, b"\0\0\0\x02\x82")], Push, PROTOCOL),
         ("10.5", "too many CONTINUATIONs", &[&half, &next(1, 0).repeat(9)], TooManyContinuations, COMPRESSION),
         ("10.5", "a long block", &[&raw(kind::HEADERS, 0, 1, &LONGEST), &raw(kind::CONTINUATION, 0, 1, &LONGEST).repeat(4)], BlockTooLarge, COMPRESSION),
@@ -192,7 +192,7 @@ fn violations() -> Vec<Row> {
     let between = [
         ("DATA in a block", data(1, b"x", false)),
         ("HEADERS in a block", ok(3)),
-        ("HEADERS of the same stream in a block", ok(1)),
+        ("HEADERS on the same stream in a block", ok(1)),
         ("PRIORITY in a block", priority(1)),
         ("RST_STREAM in a block", reset(1, ErrorCode::CANCEL)),
         ("SETTINGS in a block", settings(&[])),
@@ -235,7 +235,7 @@ fn malformed_responses() -> Vec<Row> {
         ("8.2.2", "te", with_field("te", "gzip"), ConnectionField),
         ("8.3", "a pseudo-header after a field", [literal("a", "b"), OK.to_vec()].concat(), PseudoField),
         ("8.3", "a repeated pseudo-header", [OK, OK].concat(), PseudoField),
-        ("8.3", "a pseudo-header of requests", with_field(":path", "/"), PseudoField),
+        ("8.3", "a request pseudo-header", with_field(":path", "/"), PseudoField),
         ("8.3", "an undefined pseudo-header", with_field(":x", "y"), PseudoField),
         ("8.3", "a pseudo-header without a name", with_field(":", "y"), PseudoField),
         ("8.3", "an upper-case pseudo-header", literal(":Status", "200"), PseudoField),
@@ -273,8 +273,8 @@ fn malformed_responses() -> Vec<Row> {
         ("8.1", "trailers before a response", trailers.clone(), Rejects(vec![], PseudoField)),
         ("8.1", "a status in trailers", [head.clone(), ok(1)].concat(), Rejects(started(None), PseudoField)),
         ("8.1", "an illegal name in trailers", [head.clone(), section(1, true, &literal("A", "b"))].concat(), Rejects(started(None), FieldName)),
-        ("8.1.1", "a body longer than its length", [length_5.clone(), data(1, b"123456", true)].concat(), Rejects(started(Some(5)), BodyLength)),
-        ("8.1.1", "a body shorter than its length", [length_5.clone(), data(1, b"1234", true)].concat(), Rejects(started(Some(5)), BodyLength)),
+        ("8.1.1", "a body longer than its content-length", [length_5.clone(), data(1, b"123456", true)].concat(), Rejects(started(Some(5)), BodyLength)),
+        ("8.1.1", "a body shorter than its content-length", [length_5.clone(), data(1, b"1234", true)].concat(), Rejects(started(Some(5)), BodyLength)),
         ("8.1.1", "trailers after a short body", [length_5, trailers].concat(), Rejects(started(Some(5)), BodyLength)),
         (
             "8.1.1",
@@ -585,7 +585,7 @@ fn legal_frames() -> Vec<Row> {
         ),
         (
             "6.9",
-            "the reserved bit of credit",
+            "the reserved bit of a window increment",
             raw(kind::WINDOW_UPDATE, 0, 0, b"\x80\0\0\x01"),
             Accepts(vec![Event::WindowUpdate { stream: 0 }], vec![]),
         ),
@@ -710,7 +710,7 @@ fn legal_frames() -> Vec<Row> {
     ]
 }
 
-/// Collects events as text, in which the data of a stream is one event.
+/// Collects events as text and merges consecutive pieces of data into one event.
 #[derive(Default, PartialEq, Debug)]
 struct Transcript {
     events: Vec<String>,
