@@ -330,7 +330,8 @@ fn sends_refused_requests_again(backend: Backend) {
     assert_eq!((end.counts.intended, end.counts.ok), (500, 500));
     let seen = log.lock().unwrap();
     let again = seen.count() - seen.requests.len() as u64;
-    assert!(again > 40, "{again}");
+    // The tenth request may be one that was sent again, which the server does not refuse.
+    assert!(again > 25, "{again}");
     assert_eq!(end.counts.reconnects, again);
 }
 
