@@ -2,7 +2,7 @@
 
 use floodmark_record::cause::Cause;
 use floodmark_record::events::EndReason;
-use floodmark_record::outcome::ResponseStatus;
+use floodmark_record::grpc::ResponseStatus;
 use floodmark_record::plan::{Http, Schedule};
 use floodmark_record::reason::{CLIENT_ERRORS, COMPRESSED_BODY, FIX_STOPPED};
 use floodmark_record::run::{

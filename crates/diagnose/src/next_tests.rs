@@ -73,6 +73,7 @@ pub(crate) fn run(plan: floodmark_record::Plan) -> Run {
         response_time_us: Times::default(),
         service_time_us: Times::default(),
         least_service_time_us: None,
+        least_connect_time_us: None,
         blocked_us: Times::default(),
         blocked_by: BlockedTimes::default(),
         lateness_us: Times::default(),
