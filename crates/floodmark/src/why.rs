@@ -43,11 +43,11 @@ pub struct WhyArgs {
     #[arg(long, value_name = "FILE", requires = "prove")]
     pub cacert: Option<PathBuf>,
 
-    /// PEM file with the client's certificate that the run used (its --cert) [default: none]
+    /// PEM file of the client's certificate that the run used (its --cert) [default: none]
     #[arg(long, value_name = "FILE", requires = "prove")]
     pub cert: Option<PathBuf>,
 
-    /// PEM file with the private key for --cert [default: the key in the --cert file]
+    /// PEM file of the private key for --cert [default: the key in the --cert file]
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub key: Option<PathBuf>,
 }

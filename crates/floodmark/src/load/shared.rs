@@ -60,10 +60,9 @@ pub struct SharedArgs {
 
     /// Condition that a response must meet to count as ok: status=200, body=TEXT (the whole body
     /// equals TEXT), json=VALUE (the body equals this JSON), json:$.a[0].b=VALUE (the body has this
-    /// JSON value or text there; `absent`: no value), contains:TEXT, regex:PATTERN, or
-    /// grpc-status=NOT_FOUND (a name or number); repeatable; a response must meet one condition of
-    /// each kind and path, and all contains and regex conditions [default: status 2xx or 3xx; with
-    /// --grpc, grpc-status=0]
+    /// JSON value or text there; `absent`: no value), contains:TEXT, regex:PATTERN, or grpc-status=NOT_FOUND
+    /// (a name or number); repeatable; a response must meet one condition of each kind and path, and
+    /// all with contains or regex [default: status 2xx or 3xx; with --grpc, grpc-status=0]
     #[arg(long, value_name = "WHAT", help_heading = "Judgment")]
     pub expect: Vec<Expect>,
 
@@ -293,7 +292,7 @@ pub fn words<T: Copy + Send + Sync + 'static, const N: usize>(
 /// Flags for connections.
 #[derive(Debug, Clone, Args)]
 pub struct ConnectionArgs {
-    /// HTTP version; with 2, http:// uses prior knowledge and https:// uses ALPN [default: 1.1;
+    /// Version of HTTP; with 2, http:// uses prior knowledge and https:// uses ALPN [default: 1.1;
     /// with --grpc, 2]
     #[arg(long, value_name = "VERSION", value_parser = http())]
     pub http: Option<HttpVersion>,
@@ -360,12 +359,12 @@ pub struct HttpsArgs {
     #[arg(long, value_name = "FILE")]
     pub cacert: Option<PathBuf>,
 
-    /// PEM file with the client's certificate, which the server may require, followed by the
+    /// PEM file of the client's certificate, which the server may require, followed by the
     /// certificates of its issuers [default: none]
     #[arg(long, value_name = "FILE")]
     pub cert: Option<PathBuf>,
 
-    /// PEM file with the private key for --cert; must not be encrypted [default: the key in the
+    /// PEM file of the private key for --cert; must not be encrypted [default: the key in the
     /// --cert file]
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
@@ -420,8 +419,8 @@ pub struct RequestArgs {
     #[arg(long, value_name = "METHOD", conflicts_with = "method")]
     pub grpc: Option<MethodName>,
 
-    /// File that describes the gRPC methods: a .proto file, or a descriptor set from protoc ask the
-    /// server (reflection)]
+    /// File that describes the gRPC methods: a .proto file, or a descriptor set of protoc [default:
+    /// ask the server (reflection)]
     #[arg(long, value_name = "FILE", requires = "described")]
     pub proto: Option<PathBuf>,
 
