@@ -295,7 +295,9 @@ pub fn window(environment: &CaseEnvironment<'_>) -> CaseResult {
         TOLERANCE_US,
     );
     let (window, count) = (&run.window_us, waits.len() as u64);
-    findings.exactly("window_us.count", count, window.count);
+    // A body that arrives while the server gives credit may count as waiting in only one log.
+    let got = Some(window.count as f64);
+    findings.near("window_us.count", count as f64, got, 1.0);
     for (name, truth, got) in [
         ("mean", Sorted::new(waits).mean(), window.mean),
         ("max", longest, window.max),
