@@ -158,7 +158,7 @@ const CASES: &[Case] = &[
     ("T13/closed", SideBySide, "HTTP/2: GOAWAY after 25 requests leaves streams unprocessed, closed model", |e| http2::go_away(e, false, "")),
     ("T13/open", SideBySide, "HTTP/2: GOAWAY after 25 requests leaves streams unprocessed, 4,000/s", |e| http2::go_away(e, false, "--rate 4000")),
     ("T14", SideBySide, "HTTP/2: the limit on streams changes from 100 to 1 to 100", http2::limit_changes),
-    ("T15", Alone, "HTTP/2: no flow-control credit for request bodies for 500 ms", http2::window),
+    ("T15", Alone, "HTTP/2: no flow-control credit for request bodies for 498 ms", http2::window),
     ("T16", SideBySide, "HTTP/2: the same seed gives the same requests and times as over HTTP/1.1", http2::same_seed),
 ];
 
