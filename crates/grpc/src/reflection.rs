@@ -1,5 +1,5 @@
-//! Descriptions from a server (the gRPC Server Reflection Protocol). The method is streaming, but
-//! floodmark sends one request per call, and reads one response.
+//! Reads descriptions from a server (the gRPC Server Reflection Protocol). The method is streaming,
+//! but floodmark sends one request per call, and reads one response.
 
 use std::collections::{BTreeMap, BTreeSet};
 
