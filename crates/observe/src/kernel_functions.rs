@@ -3,6 +3,8 @@
 use std::io;
 use std::ops::Range;
 
+use memchr::memmem;
+
 use crate::Root;
 
 /// The kernel functions that write a file to disk: the system calls for this purpose, and the
@@ -22,25 +24,28 @@ impl FileSyncFunctions {
     }
 
     fn parse(symbols: &str) -> Option<Self> {
-        let code = |line: &str| {
-            let mut words = line.split_ascii_whitespace();
-            let address = u64::from_str_radix(words.next()?, 16).ok()?;
-            let is_code = matches!(words.next()?, "t" | "T" | "w" | "W");
-            (is_code && address > 0).then_some((address, is_file_sync(words.next()?)))
-        };
-        let mut functions: Vec<(u64, bool)> = symbols.lines().filter_map(code).collect();
-        functions.sort_unstable();
-        let ranges = functions
-            .iter()
-            .enumerate()
-            .filter(|(_, (_, is_wanted))| *is_wanted);
-        let ranges = ranges.filter_map(|(at, (from, _))| {
-            // Several symbols can have the same address.
-            let next = functions[at..].iter().find(|(to, _)| to > from)?;
-            Some(*from..next.0)
-        });
-        let ranges: Vec<_> = ranges.collect();
-        (!ranges.is_empty()).then_some(Self(ranges))
+        // The file has over 100,000 lines, so only the lines that may matter are read completely.
+        let mut functions = Vec::new();
+        for at in memmem::find_iter(symbols.as_bytes(), "sync") {
+            let from = symbols[..at].rfind('\n').map_or(0, |end| end + 1);
+            let line = symbols[from..].lines().next();
+            if let Some((address, name)) = line.and_then(code)
+                && is_file_sync(name)
+            {
+                functions.push(address..u64::MAX);
+            }
+        }
+        functions.sort_unstable_by_key(|function| function.start);
+        functions.dedup();
+        // A function ends where the next one starts. Several symbols can have the same address.
+        for (address, _) in symbols.lines().filter_map(code) {
+            let after = functions.partition_point(|function| function.start < address);
+            if let Some(function) = functions[..after].last_mut() {
+                function.end = function.end.min(address);
+            }
+        }
+        functions.retain(|function| function.end < u64::MAX);
+        (!functions.is_empty()).then_some(Self(functions))
     }
 
     /// Returns whether any of these addresses is in one of the functions.
@@ -48,6 +53,17 @@ impl FileSyncFunctions {
         let is_inside = |address: &u64| self.0.iter().any(|range| range.contains(address));
         addresses.iter().any(is_inside)
     }
+}
+
+/// Returns the address and the name of a line of `/proc/kallsyms`, if it describes code at a known
+/// address.
+fn code(line: &str) -> Option<(u64, &str)> {
+    let (address, rest) = line.split_once(' ')?;
+    let name = ["t ", "T ", "w ", "W "]
+        .iter()
+        .find_map(|kind| rest.strip_prefix(kind))?;
+    let address = u64::from_str_radix(address, 16).ok()?;
+    (address > 0).then_some((address, name.split('\t').next()?))
 }
 
 /// Returns whether a kernel function writes a file to disk. The prefixes of system calls differ
