@@ -194,6 +194,10 @@ impl CallResponse {
 }
 
 impl EventSink for CallResponse {
+    fn reads_fields(&self) -> bool {
+        true
+    }
+
     fn field(&mut self, _stream: u32, name: &[u8], value: &[u8]) {
         match name {
             b"grpc-status" => self.grpc.status(value),

@@ -224,6 +224,10 @@ impl EventSink for Responses {
         }
     }
 
+    fn reads_fields(&self) -> bool {
+        true
+    }
+
     fn field(&mut self, _stream: u32, name: &[u8], value: &[u8]) {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
         self.fields.push((text(name), text(value)));

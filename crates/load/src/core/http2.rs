@@ -48,6 +48,8 @@ pub(super) struct Multiplexing {
     config: Config,
     /// Whether connections send PING frames.
     pings: bool,
+    /// Whether the fields of responses are needed, as for gRPC.
+    reads_fields: bool,
     requests: Arc<Http2Requests>,
     /// Requests to send again, in the order in which they returned.
     returned: VecDeque<NextRequest>,
@@ -91,8 +93,8 @@ impl NextRequest {
 }
 
 impl Multiplexing {
-    /// Prepares connections that send `requests`.
-    pub fn new(settings: &Http2, requests: Arc<Http2Requests>) -> Self {
+    /// Prepares connections that send `requests` and may need the fields of responses.
+    pub fn new(settings: &Http2, requests: Arc<Http2Requests>, reads_fields: bool) -> Self {
         let config = Config {
             max_streams: settings.streams,
             stream_window: settings.window_bytes,
@@ -103,6 +105,7 @@ impl Multiplexing {
         Multiplexing {
             config,
             pings: settings.ping,
+            reads_fields,
             requests,
             returned: VecDeque::new(),
             scratch: Vec::new(),
@@ -528,21 +531,21 @@ impl Core {
     }
 
     fn received_frames(&mut self, slot: Slot, data: &[u8], at: Ns, now: Ns) {
-        let Some(mut http2) = self.connections[slot as usize].http2.take() else {
+        let connection = &mut self.connections[slot as usize];
+        let (Some(all), Some(mut http2)) = (&mut self.http2, connection.http2.take()) else {
             return;
         };
+        let reads_fields = all.reads_fields;
+        let grpc_message = std::mem::take(&mut all.grpc_message);
         http2.renew(now);
         let limit = if http2.has_settings {
             self.limit_of(Some(http2.session.stream_limit()))
         } else {
             self.stream_limit()
         };
-        let grpc_message = self
-            .http2
-            .as_mut()
-            .map(|all| std::mem::take(&mut all.grpc_message));
         let mut responses = Responses {
-            grpc_message: grpc_message.unwrap_or_default(),
+            reads_fields,
+            grpc_message,
             core: self,
             slot,
             at,
@@ -800,6 +803,7 @@ struct Responses<'a> {
     pong: Option<[u8; 8]>,
     /// Whether the server responded on a stream whose request has not been sent yet.
     guesses_streams: bool,
+    reads_fields: bool,
     /// Decoded `grpc-message` of the section that is being read, at most [`MAX_KEPT`] bytes.
     grpc_message: Vec<u8>,
 }
@@ -918,6 +922,10 @@ impl Responses<'_> {
 }
 
 impl EventSink for Responses<'_> {
+    fn reads_fields(&self) -> bool {
+        self.reads_fields
+    }
+
     fn field(&mut self, stream: u32, name: &[u8], value: &[u8]) {
         let is_status = name == b"grpc-status";
         if !is_status && name != b"grpc-message" {

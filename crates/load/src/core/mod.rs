@@ -175,10 +175,17 @@ impl Core {
         requests: &PlanRequests,
     ) -> Self {
         let (thread, threads) = share.overall();
+        let judges = Judge::of_plan(plan);
         let http2 = match requests {
             PlanRequests::Http1(_) => None,
             PlanRequests::Http2(settings, requests) => {
-                Some(Box::new(Multiplexing::new(settings, Arc::clone(requests))))
+                let reads_fields = judges.iter().any(Judge::is_grpc);
+                let requests = Arc::clone(requests);
+                Some(Box::new(Multiplexing::new(
+                    settings,
+                    requests,
+                    reads_fields,
+                )))
             }
         };
         Core {
@@ -203,7 +210,7 @@ impl Core {
                 until: None,
                 picks: Picks::new(plan, share, 1),
             },
-            judges: Judge::of_plan(plan),
+            judges,
             cap: share.connections(plan),
             uses: connection_uses(plan),
             close_first: plan.close_first,

@@ -70,6 +70,8 @@ pub struct Decoder {
     list_bytes: usize,
     /// Whether the next block must start with a size update.
     needs_size_update: bool,
+    /// Number of changes to the table.
+    changes: u64,
 }
 
 impl Decoder {
@@ -87,7 +89,14 @@ impl Decoder {
             scratch: Vec::with_capacity(capacity.max(list_bytes)),
             list_bytes,
             needs_size_update: table_bytes < DEFAULT_TABLE_BYTES,
+            changes: 0,
         }
+    }
+
+    /// Returns the number of changes to the dynamic table. While it stays the same, equal blocks
+    /// have equal fields.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// Decodes a block and passes the name and value of each field to `field`. If the block is
@@ -106,6 +115,7 @@ impl Decoder {
             let size = integer::decode(&mut rest, 5)?;
             let changed = self.table.set_max_size(size);
             changed.ok_or(HpackError::TableTooLarge)?;
+            self.changes += 1;
             self.needs_size_update = false;
         }
         if self.needs_size_update {
@@ -164,6 +174,7 @@ impl Decoder {
         field(name, value);
         if bits == 6 {
             self.table.insert(name, value);
+            self.changes += 1;
         }
         Ok(())
     }

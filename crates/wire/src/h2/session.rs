@@ -25,6 +25,9 @@ pub const MAX_CONTINUATIONS: u8 = 8;
 /// frame.
 pub const MAX_OUTPUT_BYTES: usize = 64 * 1024;
 
+/// Maximum size of a field block that is compared with the next one, in bytes.
+const MAX_REPEATED_BYTES: usize = 512;
+
 /// Maximum number of open streams before the server's SETTINGS arrive, equal to nghttp2's value.
 /// RFC 9113 section 6.5.2 recommends that servers allow at least 100 streams.
 const STREAMS_BEFORE_SETTINGS: u32 = 100;
@@ -155,8 +158,13 @@ pub trait EventSink {
 
     /// Receives a regular field of a final response head or of trailers, before the event
     /// [`Head`](Event::Head), [`Trailers`](Event::Trailers) or [`Malformed`](Event::Malformed).
-    /// Names are lower-case.
+    /// Names are lower-case. Called only if [`reads_fields`](Self::reads_fields) returns `true`.
     fn field(&mut self, _stream: u32, _name: &[u8], _value: &[u8]) {}
+
+    /// Returns whether fields are received.
+    fn reads_fields(&self) -> bool {
+        false
+    }
 }
 
 impl<F: FnMut(Event<'_>)> EventSink for F {
@@ -209,6 +217,7 @@ pub struct Session {
     peer: PeerSettings,
     has_peer_settings: bool,
     decoder: Decoder,
+    latest_head: LatestHead,
     streams: Streams,
     /// Bytes to send.
     out: Vec<u8>,
@@ -228,6 +237,17 @@ pub struct Session {
     /// Highest stream that the server may process, after GOAWAY.
     last_stream: Option<u32>,
     failed: Option<ConnectionError>,
+}
+
+/// The latest response head. Most servers repeat it, and comparing bytes costs less than decoding
+/// them.
+#[derive(Debug)]
+struct LatestHead {
+    block: Vec<u8>,
+    /// [`Decoder::changes`] when the block was decoded; `None` before the first head.
+    changes: Option<u64>,
+    status: u16,
+    content_length: Option<u64>,
 }
 
 /// State of the table that the server uses to decompress request heads.
@@ -306,6 +326,12 @@ impl Session {
             },
             has_peer_settings: false,
             decoder: Decoder::new(config.header_table, MAX_SECTION_BYTES),
+            latest_head: LatestHead {
+                block: Vec::with_capacity(MAX_REPEATED_BYTES),
+                changes: None,
+                status: 0,
+                content_length: None,
+            },
             streams: Streams::new(config.max_streams),
             out,
             reading: Reading::Header,
@@ -761,16 +787,20 @@ impl Session {
         }
         let is_trailers = state == Some(StreamState::Body);
         let is_open = is_trailers || state == Some(StreamState::Head);
-        let mut section = Section::new(is_trailers);
-        self.decoder.decode(block, |name, value| {
-            if is_open && section.field(name, value) {
-                sink.field(id, name, value);
-            }
-        })?;
+        let latest = &self.latest_head;
+        let is_repeated = !is_trailers
+            && latest.block == block
+            && latest.changes == Some(self.decoder.changes())
+            && !sink.reads_fields();
+        let fields = if is_repeated {
+            Ok((latest.status, latest.content_length))
+        } else {
+            self.decode(id, (is_trailers, is_open), block, sink)?
+        };
         let Some(stream) = self.streams.get_open(id) else {
             return Ok(());
         };
-        match respond(stream, section, end_stream) {
+        match fields.and_then(|fields| respond(stream, fields, end_stream)) {
             Ok(None) => {}
             Ok(Some(event)) => {
                 if end_stream {
@@ -781,6 +811,36 @@ impl Session {
             Err(reason) => self.reject(id, reason, sink),
         }
         Ok(())
+    }
+
+    /// Decodes a field block. Returns the status, which is 0 for trailers, and `content-length`.
+    fn decode(
+        &mut self,
+        id: u32,
+        (is_trailers, is_open): (bool, bool),
+        block: &[u8],
+        sink: &mut impl EventSink,
+    ) -> Result<Result<(u16, Option<u64>), Malformed>, ConnectionError> {
+        let reads_fields = sink.reads_fields();
+        let mut section = Section::new(is_trailers);
+        self.decoder.decode(block, |name, value| {
+            if is_open && section.field(name, value) && reads_fields {
+                sink.field(id, name, value);
+            }
+        })?;
+        let fields = section.finish();
+        if let Ok((status, content_length)) = fields
+            && is_open
+            && !is_trailers
+            && block.len() <= MAX_REPEATED_BYTES
+        {
+            let latest = &mut self.latest_head;
+            latest.block.clear();
+            latest.block.extend_from_slice(block);
+            latest.changes = Some(self.decoder.changes());
+            (latest.status, latest.content_length) = (status, content_length);
+        }
+        Ok(fields)
     }
 
     /// Checks the start of a DATA frame and returns what follows it.
@@ -899,13 +959,13 @@ fn fill(partial: &mut Vec<u8>, length: usize, input: &mut &[u8]) {
     *input = rest;
 }
 
-/// Applies a complete section to its stream. Returns its event, or `None` for an interim response.
+/// Applies the status and `content-length` of a section to its stream. Returns the event, or `None`
+/// for an interim response.
 fn respond(
     stream: &mut Stream,
-    section: Section,
+    (status, content_length): (u16, Option<u64>),
     end: bool,
 ) -> Result<Option<Event<'static>>, Malformed> {
-    let (status, content_length) = section.finish()?;
     let id = stream.id;
     let event = match stream.state {
         StreamState::Head if status < 200 => {

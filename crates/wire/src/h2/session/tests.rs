@@ -206,6 +206,10 @@ fn passes_fields_of_final_heads_and_trailers() {
     struct Names(Vec<(u32, String)>);
     impl EventSink for Names {
         fn event(&mut self, _event: Event<'_>) {}
+        fn reads_fields(&self) -> bool {
+            true
+        }
+
         fn field(&mut self, stream: u32, name: &[u8], value: &[u8]) {
             let text = [name, b"=", value].concat();
             self.0.push((stream, String::from_utf8(text).unwrap()));
@@ -228,6 +232,45 @@ fn passes_fields_of_final_heads_and_trailers() {
     session.feed(&input[4], &mut names).unwrap();
     let expected = [(1, "content-length=5".to_owned()), (1, "a=b".to_owned())];
     assert_eq!(names.0, expected);
+}
+
+/// An equal field block has another meaning after a change of the table, and as trailers.
+#[test]
+fn repeated_heads_are_decoded_with_the_current_table() {
+    let mut session = session(6);
+    // `content-length: 0` or `1`, inserted into the table, and the newest entry of the table.
+    let [insert_0, insert_1] = [b"\x88\x5c\x010", b"\x88\x5c\x011"];
+    let newest = b"\x88\xbe";
+    let head = |stream, length, end| Event::Head {
+        stream,
+        status: 200,
+        content_length: Some(length),
+        end,
+    };
+    for (stream, block) in [(1, &insert_0[..]), (3, newest), (5, newest)] {
+        feed(
+            &mut session,
+            &section(stream, true, block),
+            &[head(stream, 0, true)],
+        );
+    }
+    let input = [section(7, false, insert_1), section(9, false, newest)].concat();
+    feed(
+        &mut session,
+        &input,
+        &[head(7, 1, false), head(9, 1, false)],
+    );
+    feed(
+        &mut session,
+        &section(9, true, newest),
+        &[Event::Malformed {
+            stream: 9,
+            reason: Malformed::PseudoField,
+        }],
+    );
+    // A size update empties the table.
+    let error = fail(&mut session, &section(11, false, b"\x20\x88\xbe"));
+    assert_eq!(error, HpackError::InvalidIndex.into());
 }
 
 #[test]
