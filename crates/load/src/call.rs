@@ -129,6 +129,8 @@ pub fn call(target: &CallTarget<'_>, path: &str, body: &[u8]) -> Result<Vec<u8>,
         match stream.read(&mut buffer) {
             Ok(0) => return Err(CallError::Closed),
             Ok(n) => session.feed(&buffer[..n], &mut response)?,
+            // A read with a timeout is not restarted after a signal (signal(7)).
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if is_timeout(&error) => {
                 return Err(CallError::TimedOut(target.timeout));
             }
