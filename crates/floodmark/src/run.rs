@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use floodmark_lab::Directory;
 use floodmark_lab::experiment::{
-    EarlierResult, ExperimentRunner, PlacementError, TrialHosts, TrialSchedule, plan_trial,
+    EarlierResult, ExperimentRunner, PlacementError, TrialHosts, TrialSchedule, plan_offline,
     with_crash_load,
 };
 use floodmark_lab::manifest::{Changes, Experiment, Trial};
@@ -122,8 +122,8 @@ pub fn checked_plan(trial: &Trial) -> Result<Option<Plan>, Ending> {
         Err(PlacementError::Invalid(what)) => return Err(invalid(what)),
     };
     let port = trial.port.unwrap_or(1);
-    let url = format!("http://{}:{port}{}", hosts.address, trial.sent_to());
-    let planned = plan_trial(trial, &hosts, &url).map_err(invalid)?;
+    let server = format!("{}:{port}", hosts.address);
+    let planned = plan_offline(trial, &hosts, server).map_err(invalid)?;
     Ok(Some(planned.plan))
 }
 

@@ -1,5 +1,6 @@
 //! Sends one request to a server and reads the response.
 
+mod grpc;
 mod http2;
 
 use std::io::{self, Read, Write};
@@ -14,6 +15,8 @@ use floodmark_wire::{Reader, RequestSpec, request_bytes};
 
 use crate::manifest::WorkloadRequest;
 use http2::Http2Exchange;
+
+pub use grpc::{check_call, check_health};
 
 /// Maximum time from a stop request until the wait for a response ends.
 const STOP_INTERVAL: Duration = Duration::from_millis(100);

@@ -86,7 +86,7 @@ impl Judge {
         for expect in expect {
             match expect {
                 Expect::Status(status) => judge.statuses.push(*status),
-                Expect::GrpcStatus(status) => judge.grpc_statuses.push(*status),
+                Expect::GrpcStatus(_) => {}
                 Expect::Body(body) => judge.bodies.push(body.clone().into_bytes()),
                 Expect::Json(value) => judge.values.push(value.clone()),
                 Expect::JsonAt { at, value } => judge.expect_at(at, Some(value)),
@@ -100,8 +100,8 @@ impl Judge {
                 Expect::Regex(pattern) => judge.patterns.push(pattern.regex().clone()),
             }
         }
-        if is_grpc && judge.grpc_statuses.is_empty() {
-            judge.grpc_statuses.push(GrpcStatus::Ok);
+        if is_grpc {
+            judge.grpc_statuses = Expect::grpc_statuses(expect);
         }
         judge
     }

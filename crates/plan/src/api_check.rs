@@ -381,9 +381,12 @@ pub(crate) fn of_spec(spec: &PlanSpec, plan: &Plan) -> Result<Option<CheckFile>,
     if spec.origin == Origin::CommandLine {
         let given = [
             ("method", spec.method.is_some()),
-            ("body", matches!(spec.body, Some(BodySource::Text(_)))),
-            ("body-file", matches!(spec.body, Some(BodySource::File(_)))),
-            ("expect", !spec.expect.is_empty()),
+            ("body", matches!(spec.load.body, Some(BodySource::Text(_)))),
+            (
+                "body-file",
+                matches!(spec.load.body, Some(BodySource::File(_))),
+            ),
+            ("expect", !spec.load.expect.is_empty()),
         ];
         if let Some((key, _)) = given.iter().find(|(_, is_given)| *is_given) {
             let key = spec.name(key);

@@ -1,6 +1,7 @@
 //! Tests of check files.
 
 use super::*;
+use crate::spec::LoadSpec;
 
 fn read(text: &str) -> Result<CheckFile, FileError> {
     let directory = tempfile::tempdir().unwrap();
@@ -141,7 +142,13 @@ fn names_checks() {
         "unknown check \"sequnce\"; did you mean \"sequence\"?"
     );
     assert!(error("register").contains("a file that ends in .toml"));
-    let mut check = CheckKind::File("set.toml".into());
-    check.relative_to(Path::new("experiments"));
-    assert_eq!(check, CheckKind::File("experiments/set.toml".into()));
+    let load = |directory: &str| LoadSpec {
+        check: Some(CheckKind::File(format!("{directory}set.toml").into())),
+        proto: Some(format!("{directory}a.proto").into()),
+        proto_path: vec![format!("{directory}imports").into()],
+        ..LoadSpec::default()
+    };
+    let mut relative = load("");
+    relative.relative_to(Path::new("experiments"));
+    assert_eq!(relative, load("experiments/"));
 }

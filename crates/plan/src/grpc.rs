@@ -17,17 +17,9 @@ use crate::input;
 use crate::spec::{HttpVersion, Origin, PlanSpec};
 use crate::toml_file::did_you_mean;
 
-/// A gRPC method to call.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GrpcSpec {
-    /// The method.
-    pub method: MethodName,
-    /// `.proto` file or descriptor set that describes the method; `None` to ask the server.
-    pub proto: Option<PathBuf>,
-}
-
 /// Headers that gRPC requires, except for the deadline.
-const HEADERS: [(&str, &str); 2] = [("te", "trailers"), ("content-type", "application/grpc")];
+pub const REQUIRED_HEADERS: [(&str, &str); 2] =
+    [("te", "trailers"), ("content-type", "application/grpc")];
 
 /// Minimum timeout of a call that asks the server for descriptions.
 const REFLECTION_TIMEOUT: Duration = Duration::from_secs(5);
@@ -40,30 +32,60 @@ const DEADLINE: &str = "grpc-timeout";
 pub(crate) struct CallEncoder<'a> {
     /// Source of the calls, which determines the names of their settings.
     pub origin: Origin,
-    /// Directories of imported `.proto` files.
-    pub proto_path: &'a [PathBuf],
+    /// Directories of imported `.proto` files, and the source of this setting.
+    pub proto_path: (Origin, &'a [PathBuf]),
     /// The server.
     pub target: &'a Target,
     /// TLS settings and certificates; `None` for plaintext.
     pub tls: Option<(&'a TlsPlan, &'a TlsCredentials)>,
     /// Deadline of each call.
     pub timeout: Duration,
+    /// Whether the server is not running yet. Methods that only the server describes then have
+    /// empty messages.
+    pub is_offline: bool,
 }
 
 impl CallEncoder<'_> {
-    /// Returns the request of a call. `request` contains the headers and the JSON body, which is
-    /// `{}` if it is empty.
+    /// Returns the request of a call. `proto` is a `.proto` file or descriptor set that describes
+    /// the method; if it is `None`, the server describes the method. `request` contains the headers
+    /// and the JSON body, which is `{}` if it is empty.
     ///
     /// # Errors
     /// No description of the method is available, or the body does not match the method.
-    pub fn encode(&self, grpc: &GrpcSpec, request: RequestPlan) -> Result<RequestPlan, String> {
+    pub fn encode(
+        &self,
+        name: &MethodName,
+        proto: Option<&Path>,
+        request: RequestPlan,
+    ) -> Result<RequestPlan, String> {
         let headers = self.headers(request.headers)?;
-        let method = self.method(grpc, &headers)?;
         let json = match request.body.bytes() {
             None | Some([]) => &b"{}"[..],
             Some(json) => json,
         };
-        let message = method.request(json).map_err(|error| {
+        let descriptions = match proto {
+            Some(path) => Some(self.read(path)?),
+            None if self.is_offline => None,
+            None => Some(self.describe(name, &headers)?),
+        };
+        let message = match descriptions {
+            None => Vec::new(),
+            Some(descriptions) => {
+                let method = descriptions.method(name);
+                self.message(name, &method.map_err(|error| self.unknown(&error))?, json)?
+            }
+        };
+        Ok(RequestPlan {
+            method: "POST".to_owned(),
+            headers,
+            body: message.into(),
+            is_grpc: true,
+        })
+    }
+
+    /// Encodes a message.
+    fn message(&self, name: &MethodName, method: &Method, json: &[u8]) -> Result<Vec<u8>, String> {
+        method.request(json).map_err(|error| {
             let body = match self.origin {
                 Origin::CommandLine => "the body",
                 Origin::File => "`body`",
@@ -75,26 +97,8 @@ impl CallEncoder<'_> {
                 }
                 MessageError::Value { .. } | MessageError::TooLong => "correct it".to_owned(),
             };
-            format!("{body} of {}: {error}; {fix}", grpc.method)
-        })?;
-        Ok(RequestPlan {
-            method: "POST".to_owned(),
-            headers,
-            body: message.into(),
-            is_grpc: true,
+            format!("{body} of {name}: {error}; {fix}")
         })
-    }
-
-    /// Returns the description of a method. `headers` are those of its calls.
-    fn method(&self, grpc: &GrpcSpec, headers: &[(String, String)]) -> Result<Method, String> {
-        let name = &grpc.method;
-        let descriptions = match &grpc.proto {
-            Some(path) => self.read(path)?,
-            None => self.describe(name, headers)?,
-        };
-        descriptions
-            .method(name)
-            .map_err(|error| self.unknown(&error))
     }
 
     /// Explains why a method cannot be called.
@@ -117,15 +121,20 @@ impl CallEncoder<'_> {
     fn read(&self, path: &Path) -> Result<Descriptions, String> {
         let place = format!("{} {}", self.origin.name("proto"), path.display());
         let bytes = input::read(path).map_err(|why| format!("{place}: {why}"))?;
+        let (origin, directories) = self.proto_path;
         let read = if path.extension().is_some_and(|end| end == "proto") {
-            Descriptions::from_proto(path, self.proto_path)
+            Descriptions::from_proto(path, directories)
         } else {
             Descriptions::from_set(&bytes)
         };
         read.map_err(|error| {
             let fix = match &error {
                 ProtoError::MissingImport(_) => {
-                    "add the directory of the import: --proto-path DIR".to_owned()
+                    let setting = match origin {
+                        Origin::CommandLine => "--proto-path DIR",
+                        Origin::File => "proto-path = [\"DIR\"]",
+                    };
+                    format!("add the directory of the import: {setting}")
                 }
                 ProtoError::Invalid(_) => "correct the file".to_owned(),
                 ProtoError::DescriptorSet(_) => {
@@ -171,10 +180,10 @@ impl CallEncoder<'_> {
         described.map_err(|error| match error {
             ReflectionError::Method(error) => self.unknown(&error),
             error => format!(
-                "{} {method}: {}: {error}; add {} FILE",
+                "{} {method}: {}: {error}; add {}",
                 self.origin.name("grpc"),
                 self.target.authority,
-                self.origin.name("proto")
+                self.origin.example("proto", "FILE")
             ),
         })
     }
@@ -190,7 +199,7 @@ impl CallEncoder<'_> {
             ));
         }
         let deadline = (DEADLINE, deadline(self.timeout));
-        let required = HEADERS.map(|(name, value)| (name, value.to_owned()));
+        let required = REQUIRED_HEADERS.map(|(name, value)| (name, value.to_owned()));
         let required = required.into_iter().chain([deadline]);
         let missing: Vec<(String, String)> = required
             .filter(|(name, _)| find(name).is_none())
@@ -229,7 +238,7 @@ fn deadline(timeout: Duration) -> String {
 
 /// Rejects settings that conflict with a gRPC call (`--grpc`).
 pub(crate) fn refuse_conflicts(spec: &PlanSpec, target: &Target) -> Result<(), String> {
-    if spec.grpc.is_none() {
+    if spec.load.grpc.is_none() {
         return Ok(());
     }
     let name = spec.name("grpc");
@@ -303,6 +312,8 @@ pub(crate) fn disable_ping(plan: &mut Plan) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::LoadSpec;
+    use crate::spec::BodySource;
 
     #[test]
     fn deadlines_have_at_most_8_digits() {
@@ -316,6 +327,24 @@ mod tests {
         ] {
             assert_eq!(deadline(timeout), text);
         }
+    }
+
+    #[test]
+    fn another_method_has_its_own_body_and_conditions() {
+        let of = |method: &str| LoadSpec {
+            grpc: Some(method.parse().unwrap()),
+            ..LoadSpec::default()
+        };
+        let shared = LoadSpec {
+            body: Some(BodySource::Text("{}".to_owned())),
+            expect: vec![Expect::Status(200)],
+            ..LoadSpec::default()
+        };
+        let mut load = shared.clone();
+        load.override_with(&of("a.A/B"));
+        assert_eq!((&load.body, &load.expect), (&shared.body, &shared.expect));
+        load.override_with(&of("a.A/C"));
+        assert_eq!((load.body, load.expect), (None, Vec::new()));
     }
 
     #[test]

@@ -38,13 +38,13 @@ pub fn plan(
     let load = &spec.load;
     match negotiated {
         Some(negotiated @ (Negotiated::PlainHttp | Negotiated::Http1 | Negotiated::Failed(_))) => {
-            if spec.grpc.is_some() {
+            if spec.load.grpc.is_some() {
                 let http = spec.name("http");
                 return Err(format!("{negotiated}, but gRPC needs HTTP/2; use {http} 2"));
             }
             return Ok(Http::V1);
         }
-        None if spec.http() == HttpVersion::V1 => {
+        None if load.http() == HttpVersion::V1 => {
             return refuse_http2_keys(spec).map(|()| Http::V1);
         }
         Some(Negotiated::Http2) | None => {}

@@ -8,7 +8,7 @@
 //! ```
 
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use floodmark_load::request::{
     PlanRequests, RequestPart, RequestTemplate, TemplateNames, literal_template,
@@ -23,7 +23,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::feed::{self, ColumnUse};
-use crate::grpc::{CallEncoder, GrpcSpec, MethodName, check_expectations};
+use crate::grpc::{CallEncoder, MethodName, check_expectations};
 use crate::input;
 use crate::spec::{Origin, PlanSpec};
 use crate::toml_file::{FileError, Located, TomlFile};
@@ -155,7 +155,7 @@ impl MixFile {
             requests, feeds, ..
         } = &mut self.mix;
         for (entry, of) in self.entries.iter().zip(requests) {
-            let Some(mut grpc) = entry.grpc(&self.file)? else {
+            let Some(method) = entry.grpc(&self.file)? else {
                 continue;
             };
             let whole = entry.span();
@@ -164,7 +164,8 @@ impl MixFile {
                 let what = "`grpc` needs HTTP/2; add --http 2";
                 return Err(self.file.error(&place, what));
             }
-            grpc.proto = grpc.proto.or_else(|| defaults.proto.clone());
+            let own = entry.proto(&self.file);
+            let proto = own.as_deref().or(defaults.load.proto.as_deref());
             let mut request = of.request.clone();
             if of.templates {
                 let body = span_of(&entry.body, &span_of(&entry.body_file, &whole));
@@ -172,7 +173,7 @@ impl MixFile {
                 let json = json.map_err(|what| self.file.error(&body, what))?;
                 request.body = json.into();
             }
-            let encoded = calls.encode(&grpc, request);
+            let encoded = calls.encode(&method, proto, request);
             of.request = encoded.map_err(|what| self.file.error(&place, what))?;
         }
         Ok(())
@@ -348,7 +349,7 @@ impl MixEntry {
         let name = self.name(file, whole)?;
         let grpc = self.grpc(file)?;
         let path = match (&grpc, &self.path) {
-            (Some(grpc), _) => grpc.method.path(),
+            (Some(method), _) => method.path(),
             (None, Some(path)) => path.to_string(),
             (None, None) => {
                 let what = format!("the request \"{name}\" has no path; write path = \"/\"");
@@ -368,7 +369,7 @@ impl MixEntry {
         };
         let expect = match &self.expect {
             Some(all) => all.iter().map(parse).collect::<Result<_, _>>()?,
-            None => defaults.expect.clone(),
+            None => defaults.load.expect.clone(),
         };
         check_expectations(&expect, grpc.is_some()).map_err(|why| {
             let first = self.expect.iter().flatten().next();
@@ -406,7 +407,7 @@ impl MixEntry {
     }
 
     /// Returns the gRPC method, if the request calls one.
-    fn grpc(&self, file: &TomlFile) -> Result<Option<GrpcSpec>, FileError> {
+    fn grpc(&self, file: &TomlFile) -> Result<Option<MethodName>, FileError> {
         let Some(name) = &self.grpc else {
             return match &self.proto {
                 Some(proto) => {
@@ -423,14 +424,14 @@ impl MixEntry {
                 return Err(file.error(&value.span(), what));
             }
         }
-        let method = name.parse::<MethodName>();
-        let method = method.map_err(|why| file.error(&name.span(), format!("grpc: {why}")))?;
+        let method = name.parse().map(Some);
+        method.map_err(|why: String| file.error(&name.span(), format!("grpc: {why}")))
+    }
+
+    /// Returns the path of the file that describes the gRPC method.
+    fn proto(&self, file: &TomlFile) -> Option<PathBuf> {
         let directory = file.path().parent().unwrap_or(Path::new(""));
-        let proto = self
-            .proto
-            .as_ref()
-            .map(|name| directory.join(name.as_str()));
-        Ok(Some(GrpcSpec { method, proto }))
+        Some(directory.join(self.proto.as_ref()?.as_str()))
     }
 
     fn body(&self, file: &TomlFile) -> Result<Option<Vec<u8>>, FileError> {

@@ -1,6 +1,7 @@
 //! Tests of mix files.
 
 use super::*;
+use crate::spec::LoadSpec;
 
 fn read(text: &str, common: &PlanSpec) -> Result<MixFile, FileError> {
     let directory = tempfile::tempdir().unwrap();
@@ -94,7 +95,10 @@ fn applies_defaults_to_requests_without_their_own_settings() {
             ("x-id".to_owned(), "1".to_owned()),
             ("Authorization".to_owned(), "x".to_owned()),
         ],
-        expect: vec![Expect::Status(204)],
+        load: LoadSpec {
+            expect: vec![Expect::Status(204)],
+            ..LoadSpec::default()
+        },
         ..PlanSpec::default()
     };
     let mix = read(SHOP, &common).unwrap().mix;

@@ -81,7 +81,10 @@ pub fn plan(
         (_, Some(n)) => ConnectionUse::PerConnection(n),
         (_, None) => ConnectionUse::Kept,
     };
-    let negotiated = (spec.http() == HttpVersion::Auto).then(|| {
+    let negotiated = (load.http() == HttpVersion::Auto).then(|| {
+        if spec.is_offline && tls.is_some() {
+            return Negotiated::Http2;
+        }
         let tls = tls.as_ref().map(|tls| (tls, &credentials));
         negotiate(tls, &target, timeout)
     });
@@ -89,15 +92,16 @@ pub fn plan(
     let server = target.clone();
     let calls = CallEncoder {
         origin: spec.origin,
-        proto_path: &spec.proto_path,
+        proto_path: (spec.origin, &load.proto_path),
         target: &server,
         tls: tls.as_ref().map(|tls| (tls, &credentials)),
         timeout,
+        is_offline: spec.is_offline,
     };
     let mut request = request(spec)?;
-    if let Some(grpc) = &spec.grpc {
-        request = calls.encode(grpc, request)?;
-        grpc::set_path(&mut target, &grpc.method);
+    if let Some(method) = &load.grpc {
+        request = calls.encode(method, load.proto.as_deref(), request)?;
+        grpc::set_path(&mut target, method);
     }
     let mut plan = Plan {
         tls: tls.clone(),
@@ -116,7 +120,7 @@ pub fn plan(
         timeout,
         deadline: load.deadline.unwrap_or(timeout),
         drain: !spec.no_drain,
-        expect: spec.expect.clone(),
+        expect: load.expect.clone(),
         check: None,
         sources: load.sources,
         ports_per_source: offer.ports,
@@ -340,7 +344,7 @@ fn sizes_connections(spec: &PlanSpec, plan: &Plan) -> bool {
 }
 
 fn request(spec: &PlanSpec) -> Result<RequestPlan, String> {
-    let body = match &spec.body {
+    let body = match &spec.load.body {
         Some(BodySource::Text(text)) => {
             refuse_file_name(spec, text)?;
             text.clone().into_bytes().into()
@@ -359,7 +363,7 @@ fn request(spec: &PlanSpec) -> Result<RequestPlan, String> {
     };
     let method = match &spec.method {
         Some(method) => method,
-        None if spec.body.is_some() => "POST",
+        None if spec.load.body.is_some() => "POST",
         None => "GET",
     };
     Ok(RequestPlan {

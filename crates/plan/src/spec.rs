@@ -11,7 +11,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
-use crate::grpc::GrpcSpec;
+use crate::grpc::MethodName;
 use crate::host_addresses::HostAddresses;
 use crate::http::{MAX_STREAMS, MAX_TABLE, MAX_WINDOW, MIN_WINDOW};
 use crate::planning::{MAX_CONNECTIONS, MAX_THREADS};
@@ -38,6 +38,15 @@ impl Origin {
         match self {
             Origin::CommandLine => format!("--{key}"),
             Origin::File => format!("`{key}`"),
+        }
+    }
+
+    /// Returns a setting with a value, as a flag or as a line of a manifest.
+    #[must_use]
+    pub fn example(self, key: &str, value: &str) -> String {
+        match self {
+            Origin::CommandLine => format!("--{key} {value}"),
+            Origin::File => format!("{key} = \"{value}\""),
         }
     }
 }
@@ -101,6 +110,25 @@ pub struct LoadSpec {
     #[serde(deserialize_with = "content::size::<_, 0, MAX_TABLE>")]
     #[schemars(with = "Size<0, MAX_TABLE>")]
     pub h2_table: Option<u64>,
+    /// Unary gRPC method to call, such as "helloworld.Greeter/SayHello", instead of a path. Uses
+    /// HTTP/2. Default: none.
+    #[serde(deserialize_with = "method_name")]
+    #[schemars(with = "String")]
+    pub grpc: Option<MethodName>,
+    /// File that describes the gRPC methods: a .proto file, or a descriptor set of protoc. Default:
+    /// ask the server (reflection).
+    pub proto: Option<PathBuf>,
+    /// Directories of .proto files that `proto` imports. Default: the directory of `proto`.
+    pub proto_path: Vec<PathBuf>,
+    /// Message of each gRPC call as JSON, such as '{"name": "x"}'. Default: '{}'.
+    #[serde(deserialize_with = "body_text")]
+    #[schemars(with = "String")]
+    pub body: Option<BodySource>,
+    /// Conditions for an ok response to a gRPC call, such as ["grpc-status=NOT_FOUND"]. Default:
+    /// gRPC status OK.
+    #[serde(deserialize_with = "conditions")]
+    #[schemars(with = "Vec<String>")]
+    pub expect: Vec<Expect>,
     /// Whether each request uses a fresh connection. Default: connections are kept.
     pub fresh: Option<bool>,
     /// Number of requests after which a connection is closed. Default: no limit.
@@ -150,6 +178,30 @@ fn source_range<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Sou
     values::sources(&text).map(Some).map_err(D::Error::custom)
 }
 
+fn method_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<MethodName>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse().map(Some).map_err(D::Error::custom)
+}
+
+fn body_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<BodySource>, D::Error> {
+    String::deserialize(deserializer).map(|text| Some(BodySource::Text(text)))
+}
+
+fn conditions<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Expect>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    let conditions = texts.iter().map(|text| text.parse());
+    conditions
+        .collect::<Result<_, _>>()
+        .map_err(D::Error::custom)
+}
+
+/// Replaces a setting if the other one is given.
+fn replace_given<T: Clone + Default + PartialEq>(own: &mut T, other: &T) {
+    if *other != T::default() {
+        own.clone_from(other);
+    }
+}
+
 impl LoadSpec {
     /// Applies the settings given in `other`, and removes earlier settings that conflict with the
     /// new settings.
@@ -164,15 +216,40 @@ impl LoadSpec {
         if other.http == Some(HttpVersion::V1) {
             (self.streams, self.h2_window, self.h2_table) = (None, None, None);
         }
+        if self.grpc.is_some() && other.grpc.is_some() {
+            // Both belong to the method.
+            (self.body, self.expect) = (None, Vec::new());
+        }
         macro_rules! replace {
             ($($field:ident)*) => { $(if other.$field.is_some() { self.$field = other.$field; })* };
         }
         replace!(connections threads duration requests rate burst within arrivals fresh requests_per_connection);
         replace!(http streams h2_window h2_table);
         replace!(close_first retry sources warmup attempts timeout deadline seed);
-        if other.check.is_some() {
-            self.check.clone_from(&other.check);
+        macro_rules! replace_owned {
+            ($($field:ident)*) => { $(replace_given(&mut self.$field, &other.$field);)* };
         }
+        replace_owned!(check grpc proto proto_path body expect);
+    }
+
+    /// Resolves the paths of files relative to `directory`.
+    pub fn relative_to(&mut self, directory: &Path) {
+        if let Some(CheckKind::File(path)) = &mut self.check {
+            *path = directory.join(&*path);
+        }
+        for path in self.proto.iter_mut().chain(&mut self.proto_path) {
+            *path = directory.join(&*path);
+        }
+    }
+
+    /// Returns the HTTP version. The default for a gRPC call is HTTP/2.
+    #[must_use]
+    pub fn http(&self) -> HttpVersion {
+        let default = match &self.grpc {
+            Some(_) => HttpVersion::V2,
+            None => HttpVersion::default(),
+        };
+        self.http.unwrap_or(default)
     }
 
     /// Returns the keys of all given settings.
@@ -190,6 +267,11 @@ impl LoadSpec {
             ("streams", self.streams.is_some()),
             ("h2-window", self.h2_window.is_some()),
             ("h2-table", self.h2_table.is_some()),
+            ("grpc", self.grpc.is_some()),
+            ("proto", self.proto.is_some()),
+            ("proto-path", !self.proto_path.is_empty()),
+            ("body", self.body.is_some()),
+            ("expect", !self.expect.is_empty()),
             ("fresh", self.fresh == Some(true)),
             (
                 "requests-per-connection",
@@ -319,24 +401,18 @@ pub struct PlanSpec {
     pub method: Option<String>,
     /// Headers of each request.
     pub headers: Vec<(String, String)>,
-    /// Body of each request; with `grpc`, as JSON.
-    pub body: Option<BodySource>,
-    /// gRPC method to call instead of requesting the URL's path.
-    pub grpc: Option<GrpcSpec>,
-    /// Default description of gRPC methods for the requests of a mix.
-    pub proto: Option<PathBuf>,
-    /// Directories of imported `.proto` files.
-    pub proto_path: Vec<PathBuf>,
     /// Mix file.
     pub mix: Option<PathBuf>,
-    /// Conditions for an ok response.
-    pub expect: Vec<Expect>,
     /// Whether to allow load on public addresses.
     pub public: bool,
     /// Whether to allow a plan that exceeds the host's limits.
     pub anyway: bool,
     /// Number of agents that divide the load; `None` if one process on this host sends it.
     pub agents: Option<u32>,
+    /// Whether the server is not running yet. The plan then shows only whether the settings are
+    /// valid: it assumes the choices of the server, and gRPC messages without a description are
+    /// empty.
+    pub is_offline: bool,
 }
 
 impl PlanSpec {
@@ -344,16 +420,6 @@ impl PlanSpec {
     #[must_use]
     pub fn name(&self, key: &str) -> String {
         self.origin.name(key)
-    }
-
-    /// Returns the HTTP version. The default for a gRPC call is HTTP/2.
-    #[must_use]
-    pub fn http(&self) -> HttpVersion {
-        let default = match &self.grpc {
-            Some(_) => HttpVersion::V2,
-            None => HttpVersion::default(),
-        };
-        self.load.http.unwrap_or(default)
     }
 }
 
@@ -393,13 +459,6 @@ pub enum CheckKind {
 impl CheckKind {
     fn schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "type": "string", "pattern": r"^(sequence|scoring|.+\.toml)$" })
-    }
-
-    /// Resolves the path of a check file relative to `directory`.
-    pub fn relative_to(&mut self, directory: &Path) {
-        if let CheckKind::File(path) = self {
-            *path = directory.join(&*path);
-        }
     }
 }
 

@@ -461,6 +461,22 @@ pub enum Expect {
     Regex(BodyPattern),
 }
 
+impl Expect {
+    /// Returns the gRPC statuses of ok responses to a call with these conditions.
+    #[must_use]
+    pub fn grpc_statuses(conditions: &[Expect]) -> Vec<GrpcStatus> {
+        let given = conditions.iter().filter_map(|expect| match expect {
+            Expect::GrpcStatus(status) => Some(*status),
+            _ => None,
+        });
+        let given: Vec<GrpcStatus> = given.collect();
+        match &given[..] {
+            [] => vec![GrpcStatus::Ok],
+            _ => given,
+        }
+    }
+}
+
 /// A regular expression for bodies, which need not be valid UTF-8.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]

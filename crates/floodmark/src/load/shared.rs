@@ -10,7 +10,7 @@ use clap::{ArgGroup, Args};
 use floodmark_host::{ProcessPlacement, Stop};
 use floodmark_lab::{Attempts, Directory, Monitoring, RemoteObserver};
 use floodmark_observe::{MonitorTargets, Root};
-use floodmark_plan::grpc::{GrpcSpec, MethodName};
+use floodmark_plan::grpc::MethodName;
 use floodmark_plan::http::{MAX_STREAMS, MAX_TABLE, MAX_WINDOW, MIN_WINDOW};
 use floodmark_plan::spec::{BackendChoice, BodySource, HttpVersion};
 use floodmark_plan::values::{
@@ -116,6 +116,11 @@ impl SharedArgs {
                 timeout: Some(connection.timeout),
                 deadline: self.deadline,
                 seed: Some(self.seed),
+                grpc: self.request.grpc.clone(),
+                proto: self.request.proto.clone(),
+                proto_path: self.request.proto_path.clone(),
+                body: self.request.body_source(),
+                expect: self.expect.clone(),
                 ..LoadSpec::default()
             },
             backend: self.backend,
@@ -129,15 +134,7 @@ impl SharedArgs {
             no_resumption: self.https.no_resumption,
             method: self.request.method.clone(),
             headers: self.request.headers.clone(),
-            body: self.request.body_source(),
-            grpc: self.request.grpc.clone().map(|method| GrpcSpec {
-                method,
-                proto: self.request.proto.clone(),
-            }),
-            proto: self.request.proto.clone(),
-            proto_path: self.request.proto_path.clone(),
             mix: self.request.mix.clone(),
-            expect: self.expect.clone(),
             public: self.safety.public,
             anyway: self.safety.anyway,
             agents: self.agents.place.as_ref().map(|place| place.count),

@@ -251,8 +251,8 @@ fn next_pair(record: &Record, gate: &GateResult) -> u32 {
 /// Plans the load of one side. An error contains the trial and a message.
 fn plan_turns<'a>(process: &TrialProcess<'a>) -> Result<Planned, (&'a Trial, String)> {
     let trial = process.trial;
-    let url = format!("http://{}{}", process.server.address, trial.sent_to());
-    let mut planned = plan_trial(trial, process.hosts, &url).map_err(|what| (trial, what))?;
+    let mut planned =
+        plan_trial(trial, process.hosts, process.server.address).map_err(|what| (trial, what))?;
     let plan = &mut planned.plan;
     plan.seed = plan.seed.wrapping_add(u64::from(process.process - 1));
     plan.warmup = warmup(trial, plan);

@@ -92,8 +92,7 @@ impl RunningExperiment<'_> {
             .map(|delay| DelayProxy::start(&self.runner.floodmark, hosts, server, delay));
         let proxy = proxy.transpose().map_err(at_trial)?;
         let address = proxy.as_ref().map_or(server, |proxy| proxy.address);
-        let url = format!("http://{address}{}", trial.sent_to());
-        let mut planned = plan_trial(trial, hosts, &url).map_err(at_line)?;
+        let mut planned = plan_trial(trial, hosts, address).map_err(at_line)?;
         // The arrivals differ between processes, but are the same in all trials.
         let earlier = u64::from(process.process - 1) * u64::from(trial.load.attempt_count());
         planned.plan.seed = planned.plan.seed.wrapping_add(earlier);
@@ -106,7 +105,7 @@ impl RunningExperiment<'_> {
         let proxy = proxy.as_ref().map(DelayProxy::pid);
         let search = self.runner.experiment.capacity.as_ref().map(|search| {
             let spec = open_spec(trial.spec(hosts.client.cpus.as_ref().map(Cpus::count)));
-            plan_spec(&spec, hosts, &url).map(|open| (search, open))
+            plan_spec(&spec, hosts, &trial.url(address)).map(|open| (search, open))
         });
         let search = search.transpose().map_err(at_line)?;
         let failure = self.run_attempts(process, (&planned, search.as_ref()), proxy);
@@ -307,8 +306,7 @@ impl RunningExperiment<'_> {
         let server = self
             .start_server(&trial, hosts, store, &name, StartOrder::First)
             .map_err(|error| error.of(&step))?;
-        let url = format!("http://{}{}", server.address, trial.sent_to());
-        let planned = plan_trial(&trial, hosts, &url).map_err(StepError::Failed)?;
+        let planned = plan_trial(&trial, hosts, server.address).map_err(StepError::Failed)?;
         Ok(Some(DoubledProcess {
             server,
             setting,

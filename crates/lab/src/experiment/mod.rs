@@ -16,6 +16,8 @@ mod trial_schedule;
 mod tuning;
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -74,13 +76,30 @@ impl StepError {
     }
 }
 
-/// Plans a trial's load on the trial's hosts. `url` is the server's URL.
+/// Plans a trial's load on the server at this address.
 ///
 /// # Errors
 /// The trial cannot be planned. The error message is a single line.
-pub fn plan_trial(trial: &Trial, hosts: &TrialHosts, url: &str) -> Result<Planned, String> {
+fn plan_trial(trial: &Trial, hosts: &TrialHosts, server: SocketAddr) -> Result<Planned, String> {
     let spec = trial.spec(hosts.client.cpus.as_ref().map(Cpus::count));
-    plan_spec(&spec, hosts, url)
+    plan_spec(&spec, hosts, &trial.url(server))
+}
+
+/// Plans a trial's load on the server with this host and port, which is not running yet. The plan
+/// shows only whether the settings are valid ([`PlanSpec::is_offline`]).
+///
+/// # Errors
+/// The trial cannot be planned. The error message is a single line.
+pub fn plan_offline(
+    trial: &Trial,
+    hosts: &TrialHosts,
+    server: impl Display,
+) -> Result<Planned, String> {
+    let spec = PlanSpec {
+        is_offline: true,
+        ..trial.spec(hosts.client.cpus.as_ref().map(Cpus::count))
+    };
+    plan_spec(&spec, hosts, &trial.url(server))
 }
 
 /// Plans a load on a trial's hosts.
@@ -302,7 +321,8 @@ impl RunningExperiment<'_> {
             server,
             store,
         };
-        if let Err(what) = check_response(&mut process.server, trial, hosts) {
+        let earlier = self.runner.earlier;
+        if let Err(what) = check_response(&mut process.server, trial, hosts, earlier) {
             self.fail_trial(trial, what);
             self.end_process(process);
             return None;

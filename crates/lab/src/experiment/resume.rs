@@ -7,13 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use floodmark_observe::{Root, environment};
+use floodmark_record::body::RequestBody;
 use floodmark_record::events::{EndReason, RunId};
 use floodmark_record::experiment::ExperimentDescription;
 use floodmark_record::host::Environment;
-use floodmark_record::plan::Plan;
+use floodmark_record::plan::{Plan, RequestPlan};
 use floodmark_record::run::Placement;
 
-use super::{TrialHosts, plan_trial, with_crash_load};
+use super::{TrialHosts, plan_offline, with_crash_load};
 use crate::capacity;
 use crate::manifest::{Experiment, Trial};
 use crate::result_events::{CrashEvents, ResultEvents, differs};
@@ -30,6 +31,8 @@ pub struct EarlierResult {
     crash: BTreeMap<String, CrashEvents>,
     /// Number of crash rounds per trial; 0 without crash rounds.
     crash_rounds: u32,
+    /// The gRPC message of each trial that calls a method.
+    messages: BTreeMap<String, RequestBody>,
 }
 
 impl EarlierResult {
@@ -58,6 +61,9 @@ impl EarlierResult {
         } else {
             complete_processes(&events.runs, experiment)
         };
+        let calls = events.runs.iter().filter(|run| run.plan.request.is_grpc);
+        let messages = calls.map(|run| (process_of(&run.id).0, run.plan.request.body.clone()));
+        let messages = messages.collect();
         let ids = events.runs.into_iter().map(|run| run.id);
         let named = |trial: CrashEvents| (trial.began.trial.clone(), trial);
         let crash = experiment.description.crash.as_ref();
@@ -68,6 +74,7 @@ impl EarlierResult {
             complete,
             crash: events.crash.into_iter().map(named).collect(),
             crash_rounds: crash.map_or(0, |crash| crash.rounds),
+            messages,
         })
     }
 
@@ -110,6 +117,14 @@ impl EarlierResult {
         let mut trials = experiment.trials.iter();
         let processes = experiment.description.processes;
         trials.all(|trial| (1..=processes).all(|process| self.contains(&trial.name, process)))
+    }
+
+    /// Returns whether a trial has sent a gRPC message other than that in `request`. The message may
+    /// depend on the description that the running server provides.
+    #[must_use]
+    pub fn has_other_message(&self, trial: &str, request: &RequestPlan) -> bool {
+        let message = self.messages.get(trial);
+        message.is_some_and(|message| *message != request.body)
     }
 
     /// Returns the crash rounds of a trial. `None` if no round has begun.
@@ -243,8 +258,12 @@ fn difference(
     if *place != hosts.place {
         return Ok(Some("placement"));
     }
-    let now = load(plan_trial(trial, &hosts, &plan.target.url)?.plan);
-    Ok(now
+    let mut now = plan_offline(trial, &hosts, &plan.target.authority)?.plan;
+    if trial.load.grpc.is_some() && trial.load.proto.is_none() {
+        // The message is compared once the server runs.
+        now.request.body.clone_from(&plan.request.body);
+    }
+    Ok(load(now)
         .filter(|now| comparable(plan) != comparable(now))
         .map(|_| "load"))
 }

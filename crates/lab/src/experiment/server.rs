@@ -17,7 +17,10 @@ use super::program::{
     ProgramPaths, ProgramSpec, RunningProgram, StartOrder, free_address, restartable_address,
     within,
 };
-use super::{ExperimentRunner, RunningExperiment, STORE_DATA, StepError, TrialHosts};
+use super::{
+    EarlierResult, ExperimentRunner, RunningExperiment, STORE_DATA, StepError, TrialHosts,
+    plan_trial,
+};
 use crate::manifest::{Filler, Store, StoreSource, Trial, TrialStore, WorkloadRequest};
 use crate::probe::{self, ProbeTarget};
 
@@ -116,10 +119,12 @@ impl RunningExperiment<'_> {
         name: &str,
         order: StartOrder,
     ) -> Result<RunningProgram, StepError> {
-        let path = &trial.ready;
-        let is_posted = trial.ready == trial.path && trial.request().method != "GET";
         let ready = |address| {
             let target = probe_target(trial, hosts, address);
+            let Some(path) = &trial.ready else {
+                return probe::check_health(target);
+            };
+            let is_posted = *path == trial.path && trial.request().method != "GET";
             match probe::status(target, WorkloadRequest::get(path))? {
                 200..400 => Ok(()),
                 // A server may reject GET requests for a path that expects POST.
@@ -193,14 +198,36 @@ fn probe_target<'a>(trial: &Trial, hosts: &'a TrialHosts, address: SocketAddr) -
 /// Checks a server's response to the trial's request.
 ///
 /// # Errors
-/// The response is unexpected. The error message names the trial and the fault.
+/// The response is unexpected, or the message of a gRPC call differs from that in the `earlier`
+/// result. The error message names the trial and the fault.
 pub fn check_response(
     server: &mut RunningProgram,
     trial: &Trial,
     hosts: &TrialHosts,
+    earlier: Option<&EarlierResult>,
 ) -> Result<(), String> {
-    let request = trial.request();
     let target = probe_target(trial, hosts, server.address);
+    if let Some(method) = &trial.load.grpc {
+        let planned = plan_trial(trial, hosts, server.address)
+            .map_err(|what| format!("{}: {what}", trial.place))?;
+        if earlier
+            .is_some_and(|earlier| earlier.has_other_message(&trial.name, &planned.plan.request))
+        {
+            return Err(format!(
+                "{}: the message of {method} differs from the resumed result; restore `body` and the \
+                 server's description, or start a new result",
+                trial.name
+            ));
+        }
+        return probe::check_call(target, &planned.plan).map_err(|why| {
+            let last_words = server.last_words();
+            format!(
+                "{}: unexpected response: {method}: {why}{last_words}",
+                trial.name
+            )
+        });
+    }
+    let request = trial.request();
     let response = probe::request(target, request);
     let fault = match (response, trial.workload) {
         (Err(why), _) => Some(format!("{request}: {why}{}", server.last_words())),

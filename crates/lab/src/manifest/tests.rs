@@ -85,7 +85,8 @@ fn reads_an_experiment() {
     };
     assert_eq!((one.name.as_str(), one.path.as_str()), ("one", "/"));
     assert_eq!(one.setting["threads"], "2");
-    assert_eq!((one.ready.as_str(), mine.ready.as_str()), ("/", "/up"));
+    let ready = [one, mine].map(|trial| trial.ready.as_deref());
+    assert_eq!(ready, [Some("/"), Some("/up")]);
     let seconds = Duration::from_secs;
     assert_eq!(
         one.load,
@@ -149,7 +150,7 @@ fn ready_defaults_to_the_path_of_the_workload() {
     };
     let asked = |more| {
         let trial = own(more);
-        (trial.ready, trial.path)
+        (trial.ready.unwrap(), trial.path)
     };
     let paths = |ready: &str, path: &str| (ready.to_owned(), path.to_owned());
     assert_eq!(asked(""), paths("/", "/"));
@@ -289,12 +290,12 @@ fn refuses_a_post_workload_for_a_client_without_post() {
     let spec = experiment.trials[0].spec(None);
     assert_eq!(spec.method.as_deref(), Some("POST"));
     assert_eq!(
-        spec.body,
+        spec.load.body,
         Some(BodySource::Text("{\"score\": 10}".to_owned()))
     );
     let json = ("Content-Type".to_owned(), "application/json".to_owned());
     assert_eq!(spec.headers, [json]);
-    assert_eq!(spec.expect, [Expect::Status(200)]);
+    assert_eq!(spec.load.expect, [Expect::Status(200)]);
     let lab = Lab::new(&system, &format!("{text}client = \"get\"\n"));
     let get = lab.0.path().join("clients/get");
     fs::create_dir_all(&get).unwrap();

@@ -2,6 +2,7 @@
 //! per combination of knob values.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -34,7 +35,8 @@ pub(super) struct TrialSection {
     /// Name of the system. Its directory is systems/NAME, next to the experiments directory.
     system: Option<Located<Name>>,
     /// Workload to request. Optional for a trial with `command`, and for a system without
-    /// workloads. Without a workload, the trial requests the path of `ready`.
+    /// workloads. Without a workload, the trial requests the path of `ready`, or calls the method
+    /// that the load sets with `grpc`.
     workload: Option<Located<Workload>>,
     /// Values of the server's knobs, such as { threads = 2 }.
     setting: Option<Located<LocatedMap<ScalarText>>>,
@@ -60,7 +62,8 @@ pub(super) struct TrialSection {
     /// {store} stands for the address of the trial's store.
     command: Option<Located<CommandWords>>,
     /// Request that returns a status from 200 to 399 once the server is ready. Requires `command`.
-    /// Default: a GET of the workload's path, or GET / without a workload.
+    /// Default: a GET of the workload's path, or GET / without a workload. With `grpc`, the default
+    /// is a health check (grpc.health.v1), which a server without a health service also passes.
     ready: Option<Located<ReadyPath>>,
     /// Maximum time until the server is ready. Requires `command`. Default: 30s.
     ready_within: Option<Located<PositiveDuration>>,
@@ -88,8 +91,8 @@ pub struct Trial {
     pub workload: Option<Workload>,
     /// Path of the requests.
     pub path: String,
-    /// Path of the readiness check.
-    pub ready: String,
+    /// Path of the readiness check; `None` for a gRPC health check.
+    pub ready: Option<String>,
     /// Values of the system's knobs.
     pub setting: BTreeMap<String, String>,
     /// The load.
@@ -124,35 +127,41 @@ impl Trial {
         if self.client.is_some() {
             return spec;
         }
+        if spec.load.grpc.is_some() {
+            return spec;
+        }
         let request = self.request();
         spec.method = Some(request.method.to_owned());
         if !request.body.is_empty() {
-            spec.body = Some(BodySource::Text(request.body.to_owned()));
+            spec.load.body = Some(BodySource::Text(request.body.to_owned()));
             spec.headers = vec![("Content-Type".to_owned(), "application/json".to_owned())];
         }
         if self.workload.is_some() {
-            spec.expect = vec![Expect::Status(200)];
+            spec.load.expect = vec![Expect::Status(200)];
         }
         spec
     }
 
     /// Returns the load's HTTP version, with default settings.
     pub(crate) fn http(&self) -> Http {
-        match self.load.http {
+        match self.load.http() {
             // Experiments use http:// URLs, for which `auto` means HTTP/1.1.
-            None | Some(HttpVersion::V1 | HttpVersion::Auto) => Http::V1,
-            Some(HttpVersion::V2) => Http::V2(Http2::default()),
+            HttpVersion::V1 | HttpVersion::Auto => Http::V1,
+            HttpVersion::V2 => Http::V2(Http2::default()),
         }
     }
 
-    /// Returns the path that the load requests: the client's fixed path, or [`Trial::path`].
+    /// Returns the URL of the load on the server with this host and port. Its path is the external
+    /// client's fixed path, or [`Trial::path`]. The URL of gRPC calls has no path.
     #[must_use]
-    pub fn sent_to(&self) -> &str {
-        let own = self
-            .client
-            .as_ref()
-            .and_then(|client| client.manifest.path.as_deref());
-        own.unwrap_or(&self.path)
+    pub fn url(&self, server: impl Display) -> String {
+        let client = self.client.as_ref();
+        let own = client.and_then(|client| client.manifest.path.as_deref());
+        let path = match &self.load.grpc {
+            Some(_) => ROOT,
+            None => own.unwrap_or(&self.path),
+        };
+        format!("http://{server}{path}")
     }
 }
 
@@ -176,8 +185,20 @@ impl TrialReader<'_> {
         if let Some(own) = &section.load {
             load.override_with(own);
         }
-        if let Some(check) = &mut load.check {
-            check.relative_to(&directory_of(file.path()));
+        load.relative_to(&directory_of(file.path()));
+        let refuse = |what: String| Err(file.error(&section.span(), what));
+        if load.grpc.is_some() && workload.is_some() {
+            return refuse(
+                "`workload` conflicts with `grpc` in the load; remove one of them".into(),
+            );
+        }
+        let of_grpc = ["proto", "proto-path", "body", "expect"];
+        if load.grpc.is_none()
+            && let Some(key) = load.given().find(|key| of_grpc.contains(key))
+        {
+            return refuse(format!(
+                "load: `{key}` needs `grpc`; add grpc = \"package.Service/Method\", or remove `{key}`"
+            ));
         }
         let client = match &section.client {
             Some(name) => {
@@ -195,7 +216,7 @@ impl TrialReader<'_> {
         let server = match (&section.system, &section.command) {
             (Some(name), _) => {
                 let system = self.systems.get(file, name)?;
-                self.check_workload(&system, section)?;
+                self.check_workload(&system, section, load.grpc.is_some())?;
                 system
             }
             (None, Some(command)) => Arc::new(self.own_server(section, command, name)?),
@@ -218,17 +239,22 @@ impl TrialReader<'_> {
         let store = section.store.as_ref();
         placement.store = store.map(|store| self.trial_store(store)).transpose()?;
         let ready = server.start.ready.as_ref().map(|ready| ready.0.as_str());
-        let path = match workload {
-            Some(workload) => workload.path(),
-            None => ready.unwrap_or(ROOT),
+        let path = match (&load.grpc, workload) {
+            (Some(method), _) => method.path(),
+            (None, Some(workload)) => workload.path().to_owned(),
+            (None, None) => ready.unwrap_or(ROOT).to_owned(),
+        };
+        let ready = match load.grpc {
+            Some(_) => ready,
+            None => Some(ready.unwrap_or(&path)),
         };
         Ok(Trial {
             name: name.unwrap_or(&server.name).clone(),
             place: file.place(&section.span()),
             setting: self.setting(section.setting.as_ref(), &server)?,
             workload,
-            ready: ready.unwrap_or(path).to_owned(),
-            path: path.to_owned(),
+            ready: ready.map(str::to_owned),
+            path,
             load,
             at: placement,
             port: section.port.as_ref().map(|port| port.0 as u16),
@@ -370,6 +396,7 @@ impl TrialReader<'_> {
         &self,
         system: &System,
         section: &Located<TrialSection>,
+        is_grpc: bool,
     ) -> Result<(), FileError> {
         let offered = || system.workloads.iter().map(|workload| workload.name());
         let name = &system.name;
@@ -384,7 +411,7 @@ impl TrialReader<'_> {
                 let what = format!("workload: {name} does not serve {}; {fix}", **workload);
                 (workload.span(), what)
             }
-            None if system.workloads.is_empty() => return Ok(()),
+            None if system.workloads.is_empty() || is_grpc => return Ok(()),
             None => {
                 let all = offered().collect::<Vec<_>>().join(", ");
                 (

@@ -152,7 +152,7 @@ fn trial(name: &str, command: CommandWords, path: &str, load: &LoadSpec) -> Tria
         port: None,
         workload: None,
         path: path.to_owned(),
-        ready: path.to_owned(),
+        ready: Some(path.to_owned()),
         setting: Default::default(),
         load: load.clone(),
         at: TrialPlacement::default(),

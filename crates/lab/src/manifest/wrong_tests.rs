@@ -87,6 +87,26 @@ fn names_line_and_fix_of_errors_in_experiments() {
             "e.toml:5: h2-window: expected a size from 4KiB to 64MiB",
         ),
         (
+            "rate = 2500",
+            "grpc = \"a.B\"",
+            "e.toml:5: grpc: \"a.B\" is not the name of a gRPC method; write package.Service/Method",
+        ),
+        (
+            "rate = 2500",
+            "expect = [\"grpc-status=NONE\"]",
+            "e.toml:5: expect: \"NONE\" is not a gRPC status",
+        ),
+        (
+            "rate = 2500",
+            "body = \"{}\"",
+            "e.toml:9: load: `body` needs `grpc`; add grpc = \"package.Service/Method\", or remove `body`",
+        ),
+        (
+            "rate = 2500",
+            "grpc = \"a.B/C\"",
+            "e.toml:9: `workload` conflicts with `grpc` in the load; remove one of them",
+        ),
+        (
             "processes = 3",
             "processes = 0",
             "e.toml:8: processes: expected an integer from 1 to 1000",

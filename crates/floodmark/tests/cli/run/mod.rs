@@ -17,6 +17,7 @@ mod crash_api;
 mod exporting;
 mod failing;
 mod gate;
+mod grpc;
 mod hosts;
 mod http2;
 mod left_over;

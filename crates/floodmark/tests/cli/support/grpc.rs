@@ -48,6 +48,8 @@ pub struct Seen {
     pub headers: HeaderMap,
     /// Value of `:authority` in the latest call.
     pub authority: String,
+    /// Number of further health checks that report NOT_SERVING; `None` without a health service.
+    pub unhealthy_checks: Option<u32>,
 }
 
 /// A server that runs until the test process ends.
@@ -154,7 +156,14 @@ async fn answer(
     if reflects {
         return send(respond, Some(&reflect(&message, &files)), "0", "");
     }
-    if !path.starts_with("/grpc.reflection.") {
+    if path == "/grpc.health.v1.Health/Check"
+        && let Some(left) = &mut log.lock().unwrap().unhealthy_checks
+    {
+        let status = [8, if *left == 0 { 1 } else { 2 }];
+        *left = left.saturating_sub(1);
+        return send(respond, Some(&status), "0", "");
+    }
+    if path.starts_with("/helloworld.") {
         let mut seen = log.lock().unwrap();
         *seen.calls.entry((path.clone(), message)).or_default() += 1;
         seen.headers = head.headers;

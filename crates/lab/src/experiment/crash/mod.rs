@@ -92,9 +92,8 @@ impl RunningExperiment<'_> {
             _ => StartOrder::First,
         };
         let (server, store) = self.start(&own, &name, order, hosts)?;
-        let url = format!("http://{}{}", server.address, own.sent_to());
-        let planned =
-            plan_trial(&own, hosts, &url).map_err(|what| format!("{}: {what}", own.place))?;
+        let planned = plan_trial(&own, hosts, server.address)
+            .map_err(|what| format!("{}: {what}", own.place))?;
         let mut processes = CrashProcesses {
             experiment: self,
             trial: &own,
@@ -107,7 +106,7 @@ impl RunningExperiment<'_> {
             phase: "at the start",
         };
         if let Some(server) = &mut processes.server {
-            check_response(server, &own, hosts)?;
+            check_response(server, &own, hosts, None)?;
         }
         // The set may contain items before the first round, including the items of an interrupted
         // round.
