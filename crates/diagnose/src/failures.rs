@@ -1,5 +1,6 @@
 //! Explanations and fixes for requests that got no valid response.
 
+use std::borrow::Cow;
 use std::fmt::{self, Display};
 
 use floodmark_record::events::EndReason;
@@ -19,7 +20,7 @@ pub struct ResponseFault {
     /// The problem.
     pub problem: String,
     /// The fix.
-    pub fix: &'static str,
+    pub fix: Cow<'static, str>,
 }
 
 impl Display for ResponseFault {
@@ -79,7 +80,10 @@ fn malformed_http1(run: &Run) -> Option<ResponseFault> {
 
 fn malformed_http2(run: &Run) -> Option<ResponseFault> {
     let explained = |name| {
-        let fault = |problem, fix| ResponseFault { problem, fix };
+        let fault = |problem, fix: &'static str| ResponseFault {
+            problem,
+            fix: fix.into(),
+        };
         ConnectionError::named(name)
             .map(|error| fault(error.to_string(), fix_connection(error)))
             .or_else(|| Some(fault(Malformed::named(name)?.to_string(), FIX_RESPONSE)))
@@ -96,7 +100,7 @@ fn malformed_http2(run: &Run) -> Option<ResponseFault> {
     let (name, _) = run.request_errors().max_by_key(|(_, n)| *n)?;
     (!name.starts_with(tls::PREFIX)).then(|| ResponseFault {
         problem: "the server closed connections during a response".to_owned(),
-        fix: "check the server's log",
+        fix: "check the server's log".into(),
     })
 }
 
@@ -105,7 +109,7 @@ fn reset(run: &Run) -> Option<ResponseFault> {
     if name.starts_with(tls::PREFIX) {
         return Some(ResponseFault {
             problem: tls::problem(run, name),
-            fix: tls::fix(name),
+            fix: tls::fix(name, tls::origin(run)).into(),
         });
     }
     if let Some(fault) = reset_streams(run) {
@@ -114,7 +118,7 @@ fn reset(run: &Run) -> Option<ResponseFault> {
     if name == NOT_READ {
         return Some(ResponseFault {
             problem: "the server stopped reading from connections".to_owned(),
-            fix: "check the server's log, and whether its threads are blocked",
+            fix: "check the server's log, and whether its threads are blocked".into(),
         });
     }
     let is_plain = run.plan.tls.is_none() && run.requests.statuses.is_empty();
@@ -126,7 +130,8 @@ fn reset(run: &Run) -> Option<ResponseFault> {
                 "check the server's log; if the port serves TLS, use https:// in the URL, and if it \
                  serves only HTTP/1.1, use --http 1.1"
             }
-        },
+        }
+        .into(),
     })
 }
 
@@ -146,7 +151,8 @@ pub(crate) fn reset_streams(run: &Run) -> Option<ResponseFault> {
             Some(ErrorCode::ENHANCE_YOUR_CALM) => "reduce the load, or raise the server's limits",
             Some(ErrorCode::PROTOCOL_ERROR) => "check the request's headers and the server's log",
             _ => "check the server's log",
-        },
+        }
+        .into(),
     })
 }
 
@@ -179,7 +185,7 @@ pub(crate) fn refused(run: &Run) -> Option<ResponseFault> {
     };
     Some(ResponseFault {
         problem: problem.to_owned(),
-        fix,
+        fix: fix.into(),
     })
 }
 
@@ -193,7 +199,7 @@ fn timed_out(run: &Run) -> Option<ResponseFault> {
 fn of_error(error: ReadError) -> ResponseFault {
     ResponseFault {
         problem: error.to_string(),
-        fix: fix(error),
+        fix: fix(error).into(),
     }
 }
 

@@ -175,7 +175,7 @@ fn failed_requests(run: &Run) -> Option<String> {
     // Without TLS, the fault only repeats that connections closed without a response.
     let reset = match &fault {
         Some(fault) if run.plan.tls.is_some() => fault.to_string(),
-        Some(fault) => fault.fix.to_owned(),
+        Some(fault) => fault.fix.to_string(),
         None => "check the server's log".to_owned(),
     };
     let reset = match reset_streams(run) {

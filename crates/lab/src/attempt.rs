@@ -307,7 +307,7 @@ impl Attempts<'_> {
     /// Sends the load with floodmark's own worker.
     fn load(&self, plan: Plan, run: &RunId, sink: &mut LoadSink<'_, '_>) -> LoadEnd {
         let stop = self.stop.flag();
-        let set = SetReader::of(self.side, &plan, &stop);
+        let set = SetReader::of(self.side, &plan, self.planned, &stop);
         let answers = sink.directory.path().join(file_name("answers", run));
         let request_log = self.request_log.map(|log| RequestLogInput {
             file: log.file.to_owned(),

@@ -3,14 +3,19 @@
 mod grpc;
 mod http2;
 
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use floodmark_diagnose::tls;
 use floodmark_host::ProcessPlacement;
-use floodmark_record::plan::Http;
+use floodmark_load::tls::{Stream, Tls, TlsFailure, connect, secure};
+use floodmark_plan::spec::HttpVersion;
+use floodmark_record::origin::Origin;
+use floodmark_record::plan::{Http, Http2};
 use floodmark_record::units::show_duration;
+use floodmark_wire::h2::Scheme;
 use floodmark_wire::{Reader, RequestSpec, request_bytes};
 
 use crate::manifest::WorkloadRequest;
@@ -30,6 +35,24 @@ pub struct ProbeLimits<'a> {
     pub length: usize,
     /// Flag that ends the wait for a response.
     pub stop: Option<&'a AtomicBool>,
+}
+
+impl ProbeLimits<'_> {
+    /// Returns the maximum length of the next read. The timeout starts at `begin`.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::TimedOut`] after the timeout, [`io::ErrorKind::Interrupted`] after a stop
+    /// request.
+    fn wait(&self, begin: Instant) -> io::Result<Duration> {
+        let left = self.timeout.saturating_sub(begin.elapsed());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        if self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        Ok(left.min(STOP_INTERVAL))
+    }
 }
 
 /// Limits for the response to a workload's request.
@@ -57,8 +80,12 @@ pub struct ProbeTarget<'a> {
     pub from: &'a ProcessPlacement,
     /// Address of the server.
     pub address: SocketAddr,
-    /// HTTP version. HTTP/2 is used with prior knowledge.
-    pub http: Http,
+    /// HTTP version. Without TLS, HTTP/2 is used with prior knowledge, and `auto` means HTTP/1.1.
+    pub http: HttpVersion,
+    /// TLS settings; `None` for plaintext.
+    pub tls: Option<&'a Tls>,
+    /// Source of the settings, which determines their names in messages.
+    pub origin: Origin,
 }
 
 /// Sends a request from the client's host on a new connection.
@@ -115,33 +142,32 @@ pub fn send(
     request: &RequestSpec<'_>,
     limits: ProbeLimits<'_>,
 ) -> (Option<u16>, Result<ProbeResponse, String>) {
-    match target.http {
-        Http::V1 => match request_bytes(request) {
-            Ok(bytes) => send_bytes(target, &bytes, &mut Reader::new(), limits),
-            Err(error) => (None, Err(error.to_string())),
-        },
-        Http::V2(_) => match Http2Exchange::new(request) {
-            Ok(mut exchange) => {
-                let bytes = exchange.take_output();
-                send_bytes(target, &bytes, &mut exchange, limits)
-            }
-            Err(error) => (None, Err(error.to_string())),
-        },
-    }
-}
-
-fn send_bytes(
-    target: ProbeTarget<'_>,
-    bytes: &[u8],
-    reader: &mut (impl ResponseReader + Send),
-    limits: ProbeLimits<'_>,
-) -> (Option<u16>, Result<ProbeResponse, String>) {
+    let mut status = None;
     let response = target.from.within(|| {
         let begin = Instant::now();
-        let mut stream = TcpStream::connect_timeout(&target.address, limits.timeout)?;
-        stream.set_write_timeout(Some(limits.timeout))?;
-        stream.write_all(bytes)?;
-        receive(&mut stream, reader, begin, limits)
+        let (mut stream, is_http2) = open(target, begin, limits)?;
+        let scheme = match target.tls {
+            Some(_) => Scheme::Https,
+            None => Scheme::Http,
+        };
+        let (mut first, mut second);
+        let (reader, bytes): (&mut dyn ResponseReader, Vec<u8>) = if is_http2 {
+            let exchange = Http2Exchange::new(request, scheme);
+            second = exchange.map_err(io::Error::other)?;
+            let bytes = second.take_output();
+            (&mut second, bytes)
+        } else {
+            first = Reader::new();
+            (
+                &mut first,
+                request_bytes(request).map_err(io::Error::other)?,
+            )
+        };
+        stream.write_all(&bytes)?;
+        stream.flush()?;
+        let response = receive(&mut *stream, reader, begin, limits);
+        status = reader.status();
+        response
     });
     let response = response
         .and_then(|response| response)
@@ -151,9 +177,41 @@ fn send_bytes(
                 format!("no response within {}", show_duration(limits.timeout))
             }
             io::ErrorKind::Interrupted => "interrupted".to_owned(),
-            _ => error.to_string(),
+            _ => with_fix(&error, target.origin),
         });
-    (reader.status(), response)
+    (status, response)
+}
+
+/// Describes an error, and adds the fix for a failed TLS handshake.
+pub(crate) fn with_fix(error: &io::Error, origin: Origin) -> String {
+    let failure = error.get_ref().and_then(|inner| inner.downcast_ref());
+    match failure {
+        Some(failure @ TlsFailure { name, .. }) => {
+            format!("{failure}; {}", tls::fix(name, origin))
+        }
+        None => error.to_string(),
+    }
+}
+
+/// Opens a connection within the limits. The timeout starts at `begin`. Returns whether the
+/// connection carries HTTP/2.
+fn open(
+    target: ProbeTarget<'_>,
+    begin: Instant,
+    limits: ProbeLimits<'_>,
+) -> io::Result<(Box<dyn Stream>, bool)> {
+    let stream = connect(&target.address.into(), limits.timeout)?;
+    let Some(tls) = target.tls else {
+        return Ok((stream, target.http == HttpVersion::V2));
+    };
+    let http = match target.http {
+        HttpVersion::V1 => Some(Http::V1),
+        HttpVersion::V2 => Some(Http::V2(Http2::default())),
+        HttpVersion::Auto => None,
+    };
+    let stream = secure(tls, http, stream, || limits.wait(begin))?;
+    let is_http2 = stream.is_http2();
+    Ok((Box::new(stream), is_http2))
 }
 
 /// Reads one response at a time from a connection.
@@ -203,8 +261,8 @@ impl ResponseReader for Reader {
 /// Reads one response, which must be complete within the limits. The timeout starts at `begin`.
 /// Returns [`io::ErrorKind::Interrupted`] after a stop request.
 pub(crate) fn receive(
-    stream: &mut TcpStream,
-    reader: &mut impl ResponseReader,
+    stream: &mut dyn Stream,
+    reader: &mut dyn ResponseReader,
     begin: Instant,
     limits: ProbeLimits<'_>,
 ) -> io::Result<ProbeResponse> {
@@ -213,14 +271,7 @@ pub(crate) fn receive(
     reader.begin();
     let (mut body, mut buffer, mut length) = (Vec::new(), [0; 64 << 10], 0);
     loop {
-        let left = limits.timeout.saturating_sub(begin.elapsed());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        if limits.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
-            return Err(io::ErrorKind::Interrupted.into());
-        }
-        stream.set_read_timeout(Some(left.min(STOP_INTERVAL)))?;
+        stream.set_read_timeout(limits.wait(begin)?)?;
         let n = match stream.read(&mut buffer) {
             // A read fails with EAGAIN when its timeout ends, and with EINTR after a signal handler
             // has run or the process was suspended (signal(7)).
@@ -232,6 +283,8 @@ pub(crate) fn receive(
             {
                 continue;
             }
+            // Some TLS servers close connections without close_notify.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => 0,
             read => read?,
         };
         length += n;
@@ -253,12 +306,14 @@ pub(crate) fn receive(
             Err(error) => return failed(error),
         }
         stream.write_all(&reader.take_output())?;
+        stream.flush()?;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
     use std::net::TcpListener;
 
     fn probe(address: SocketAddr) -> Result<ProbeResponse, String> {
@@ -269,11 +324,12 @@ mod tests {
     }
 
     fn of(from: &ProcessPlacement, address: SocketAddr) -> ProbeTarget<'_> {
-        let http = Http::V1;
         ProbeTarget {
             from,
             address,
-            http,
+            http: HttpVersion::V1,
+            tls: None,
+            origin: Origin::default(),
         }
     }
 

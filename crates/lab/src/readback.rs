@@ -10,7 +10,10 @@ use std::time::{Duration, Instant};
 
 use floodmark_check::FoundItems;
 use floodmark_host::{ProcessPlacement, Stop};
+use floodmark_load::tls::{Tls, TlsError};
+use floodmark_plan::Planned;
 use floodmark_record::api_check::{ItemsFile, Readback};
+use floodmark_record::origin::Origin;
 use floodmark_record::plan::{Http, Plan};
 use floodmark_record::pointer::PointedValue;
 use floodmark_record::units::{show_count, show_duration};
@@ -37,6 +40,8 @@ pub(crate) struct SetReader<'a> {
     from: &'a ProcessPlacement,
     address: SocketAddr,
     http: Http,
+    tls: Result<Option<Tls>, TlsError>,
+    origin: Origin,
     /// Value of the `Host` header.
     authority: String,
     readback: Readback,
@@ -62,9 +67,9 @@ pub enum SetFault {
 ///
 /// # Errors
 /// The set has items or cannot be read back, or `stop` is set.
-pub fn check_set(from: &ProcessPlacement, plan: &Plan, stop: &Stop) -> Result<(), SetFault> {
+pub fn check_set(from: &ProcessPlacement, planned: &Planned, stop: &Stop) -> Result<(), SetFault> {
     let flag = stop.flag();
-    let Some(set) = SetReader::of(from, plan, &flag) else {
+    let Some(set) = SetReader::of(from, &planned.plan, planned, &flag) else {
         return Ok(());
     };
     let path = set.readback.path.replace(PAGE, "1");
@@ -84,15 +89,19 @@ pub fn check_set(from: &ProcessPlacement, plan: &Plan, stop: &Stop) -> Result<()
 
 impl<'a> SetReader<'a> {
     /// Returns the set that a plan writes to, or `None` if the plan does not check a set.
+    /// `planned` contains the certificates and the source of the settings.
     pub(crate) fn of(
         from: &'a ProcessPlacement,
         plan: &Plan,
+        planned: &Planned,
         stop: &'a AtomicBool,
     ) -> Option<Self> {
         let readback = plan.check.as_ref()?.api()?.readback.clone()?;
         let address = plan.target.ip_addresses().next()?;
         let mut set = SetReader::new(from, address, readback, plan.timeout, Some(stop));
         set.http = plan.http;
+        set.tls = Tls::of(plan, &planned.credentials);
+        set.origin = planned.origin;
         set.authority.clone_from(&plan.target.authority);
         if let Some(headers) = plan.target.authorize(&set.readback.headers) {
             set.readback.headers = headers.into_owned();
@@ -100,7 +109,8 @@ impl<'a> SetReader<'a> {
         Some(set)
     }
 
-    /// Returns the set on the server at this address, which speaks HTTP/1.1. `timeout` is the maximum time for one page.
+    /// Returns the set on the server at this address, which speaks HTTP/1.1. `timeout` is the maximum
+    /// time for one page.
     pub(crate) fn new(
         from: &'a ProcessPlacement,
         address: SocketAddr,
@@ -112,6 +122,8 @@ impl<'a> SetReader<'a> {
             from,
             address,
             http: Http::V1,
+            tls: Ok(None),
+            origin: Origin::default(),
             authority: address.to_string(),
             readback,
             timeout,
@@ -237,7 +249,9 @@ impl<'a> SetReader<'a> {
         let target = ProbeTarget {
             from: self.from,
             address: self.address,
-            http: self.http,
+            http: self.http.into(),
+            tls: self.tls.as_ref().map_err(|error| failed(error))?.as_ref(),
+            origin: self.origin,
         };
         let (_, response) = probe::send(target, &request, limits);
         response.map_err(|why| failed(&why))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use floodmark_record::grpc::GrpcStatus;
-use floodmark_record::plan::Address;
+use floodmark_record::plan::{Address, Http, Http2};
 use floodmark_wire::grpc::{GrpcFault, GrpcResponse, PREFIX_BYTES, decode_message};
 use floodmark_wire::h2::{
     Config, ConnectionError, ErrorCode, Event, EventSink, RequestHeads, Scheme, Session,
@@ -13,7 +13,7 @@ use floodmark_wire::h2::{
 };
 use floodmark_wire::{RequestError, RequestSpec};
 
-use crate::tls::{Stream, Tls, connect, secure_http2};
+use crate::tls::{Stream, Tls, connect, secure, until};
 
 /// Maximum length of a response, in bytes.
 const MAX_RESPONSE: usize = 4 << 20;
@@ -88,7 +88,8 @@ fn separated(message: &str) -> String {
 /// # Errors
 /// The server cannot be reached or does not return one message with status OK.
 pub fn call(target: &CallTarget<'_>, path: &str, body: &[u8]) -> Result<Vec<u8>, CallError> {
-    let (mut stream, scheme) = open(target)?;
+    let end = Instant::now() + target.timeout;
+    let (mut stream, scheme) = open(target, end)?;
     let spec = RequestSpec {
         method: "POST",
         path,
@@ -109,7 +110,6 @@ pub fn call(target: &CallTarget<'_>, path: &str, body: &[u8]) -> Result<Vec<u8>,
     let mut buffer = vec![0; 64 * 1024];
     let id = session.request(0, true, |_, _| ());
     let id = id.expect("a new session has room for a request");
-    let end = Instant::now() + target.timeout;
     let result = loop {
         if let Some(part) = unsent.take()
             && let Some(sent) = session.send_body(id, part, true)
@@ -151,8 +151,8 @@ fn is_timeout(error: &io::Error) -> bool {
     )
 }
 
-/// Opens a connection for HTTP/2.
-fn open(target: &CallTarget<'_>) -> Result<(Box<dyn Stream>, Scheme), CallError> {
+/// Opens a connection for HTTP/2. A TLS handshake must be complete at `end`.
+fn open(target: &CallTarget<'_>, end: Instant) -> Result<(Box<dyn Stream>, Scheme), CallError> {
     let mut stream = Err(io::Error::from(io::ErrorKind::AddrNotAvailable));
     for address in target.addresses {
         stream = connect(address, target.timeout);
@@ -162,7 +162,18 @@ fn open(target: &CallTarget<'_>) -> Result<(Box<dyn Stream>, Scheme), CallError>
     }
     let stream = stream?;
     Ok(match target.tls {
-        Some(tls) => (secure_http2(tls, stream)?, Scheme::Https),
+        Some(tls) => {
+            let http2 = Http::V2(Http2::default());
+            let secured = secure(tls, Some(http2), stream, until(end));
+            let secured = secured.map_err(|error| {
+                if is_timeout(&error) {
+                    CallError::TimedOut(target.timeout)
+                } else {
+                    error.into()
+                }
+            })?;
+            (Box::new(secured), Scheme::Https)
+        }
         None => (stream, Scheme::Http),
     })
 }

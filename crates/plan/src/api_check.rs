@@ -402,17 +402,10 @@ pub(crate) fn of_spec(spec: &PlanSpec, plan: &Plan) -> Result<Option<CheckFile>,
         }
     }
     let file = CheckFile::read(path, spec).map_err(|error| format!("{name} {error}"))?;
-    if file.check.readback.is_some() {
-        if plan.tls.is_some() {
-            return Err(format!(
-                "{name} {shown}: reading a set back over HTTPS is not supported; use an http URL"
-            ));
-        }
-        if plan.target.address.ip().is_none() {
-            return Err(format!(
-                "{name} {shown}: reading a set back over a unix socket is not supported; use a TCP address"
-            ));
-        }
+    if file.check.readback.is_some() && plan.target.address.ip().is_none() {
+        return Err(format!(
+            "{name} {shown}: reading a set back over a unix socket is not supported; use a TCP address"
+        ));
     }
     Ok(Some(file))
 }

@@ -146,6 +146,7 @@ fn names_checks() {
         check: Some(CheckKind::File(format!("{directory}set.toml").into())),
         proto: Some(format!("{directory}a.proto").into()),
         proto_path: vec![format!("{directory}imports").into()],
+        cert: Some(format!("{directory}client.pem").into()),
         ..LoadSpec::default()
     };
     let mut relative = load("");

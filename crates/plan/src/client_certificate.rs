@@ -13,6 +13,7 @@ use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, Error, RootCertStore};
 
 use crate::input;
+use crate::spec::Origin;
 
 /// PEM labels of encrypted private keys: PKCS#8 (RFC 7468, section 11), and OpenSSL's older format
 /// (RFC 1421, section 4.6.1.1).
@@ -34,20 +35,24 @@ const SECONDS_PER_DAY: u64 = 86_400;
 /// A file is unreadable or is not PEM, the certificate or the key is missing or unusable, the key is
 /// encrypted, or it does not belong to the certificate.
 pub(crate) fn read(
+    origin: Origin,
     cert: Option<&Path>,
     key: Option<&Path>,
 ) -> Result<Option<ClientIdentity>, String> {
     let Some(cert) = cert else {
         return match key {
             None => Ok(None),
-            Some(_) => Err(
-                "--key needs --cert; add --cert FILE with the certificate, or remove --key"
-                    .to_owned(),
-            ),
+            Some(_) => Err(format!(
+                "{key} needs {}; add {} with the certificate, or remove {key}",
+                origin.name("cert"),
+                origin.example("cert", "FILE"),
+                key = origin.name("key")
+            )),
         };
     };
-    let cert = PemFile::read("--cert", cert)?;
-    let key_file = key.map(|path| PemFile::read("--key", path)).transpose()?;
+    let cert = PemFile::read(origin, "cert", cert)?;
+    let key_file = key.map(|path| PemFile::read(origin, "key", path));
+    let key_file = key_file.transpose()?;
     let key_file = key_file.as_ref().unwrap_or(&cert);
     key_file.refuse_encrypted_key()?;
     let identity = ClientIdentity {
@@ -56,10 +61,11 @@ pub(crate) fn read(
     };
     check_identity(&identity).map_err(|error| {
         let fix = match error {
-            TlsError::KeyMismatch => {
-                "name the key of the client's certificate, and put this certificate first in the --cert file"
-            }
-            _ => "use RSA with 2048 to 4096 bits, ECDSA with P-256 or P-384, or Ed25519",
+            TlsError::KeyMismatch => format!(
+                "name the key of the client's certificate, and put this certificate first in the {} file",
+                origin.name("cert")
+            ),
+            _ => "use RSA with 2048 to 4096 bits, ECDSA with P-256 or P-384, or Ed25519".to_owned(),
         };
         key_file.fault(&format!("{error}; {fix}"))
     })?;
@@ -68,7 +74,11 @@ pub(crate) fn read(
 
 /// Returns a warning if the client's certificate has expired or is not valid yet. The validity of
 /// an X.509 version 1 certificate is unknown.
-pub(crate) fn validity_warning(cert: &Path, identity: &ClientIdentity) -> Option<String> {
+pub(crate) fn validity_warning(
+    origin: Origin,
+    cert: &Path,
+    identity: &ClientIdentity,
+) -> Option<String> {
     let certificate = CertificateDer::from(identity.chain.first()?.0.as_slice());
     let certificate = ParsedCertificate::try_from(&certificate).ok()?;
     // The validity is checked before the issuer, so no authority is needed.
@@ -98,22 +108,30 @@ pub(crate) fn validity_warning(cert: &Path, identity: &ClientIdentity) -> Option
         _ => return None,
     };
     Some(format!(
-        "--cert {}: the certificate {what}, so the server may reject it; use a valid certificate",
+        "{} {}: the certificate {what}, so the server may reject it; use a valid certificate",
+        origin.name("cert"),
         cert.display()
     ))
 }
 
 /// A file that should contain certificates or a private key in PEM format.
 struct PemFile<'a> {
-    flag: &'static str,
+    origin: Origin,
+    /// Setting that names the file: `cert` or `key`.
+    setting: &'static str,
     path: &'a Path,
     text: Vec<u8>,
 }
 
 impl<'a> PemFile<'a> {
-    fn read(flag: &'static str, path: &'a Path) -> Result<Self, String> {
-        let text = input::read(path).map_err(|why| format!("{flag} {}: {why}", path.display()))?;
-        let file = PemFile { flag, path, text };
+    fn read(origin: Origin, setting: &'static str, path: &'a Path) -> Result<Self, String> {
+        let mut file = PemFile {
+            origin,
+            setting,
+            path,
+            text: Vec::new(),
+        };
+        file.text = input::read(path).map_err(|why| file.fault(&why))?;
         match file.conversion() {
             Some(command) => {
                 Err(file.fault(&format!("not a PEM file; convert it with: {command}")))
@@ -124,17 +142,18 @@ impl<'a> PemFile<'a> {
 
     /// Returns the error message for a problem with the file.
     fn fault(&self, what: &str) -> String {
-        format!("{} {}: {what}", self.flag, self.path.display())
+        let name = self.origin.name(self.setting);
+        format!("{name} {}: {what}", self.path.display())
     }
 
     /// Returns the command that converts a DER or PKCS#12 file to PEM, or `None` if the file is in
     /// another format.
     fn conversion(&self) -> Option<String> {
         let path = self.path.display();
-        Some(match (first_tag(&self.text)?, self.flag) {
-            (SEQUENCE, "--key") => format!("openssl pkcs8 -inform DER -in {path} -out key.pem"),
+        Some(match (first_tag(&self.text)?, self.setting) {
+            (SEQUENCE, "key") => format!("openssl pkcs8 -inform DER -in {path} -out key.pem"),
             (SEQUENCE, _) => format!("openssl x509 -inform DER -in {path} -out cert.pem"),
-            (INTEGER, "--key") => format!("openssl pkey -inform DER -in {path} -out key.pem"),
+            (INTEGER, "key") => format!("openssl pkey -inform DER -in {path} -out key.pem"),
             (INTEGER, _) => format!("openssl pkcs12 -in {path} -nodes -out cert.pem"),
             _ => return None,
         })
@@ -148,7 +167,8 @@ impl<'a> PemFile<'a> {
         let path = self.path.display();
         Err(self.fault(&format!(
             "the private key is encrypted; decrypt it with: openssl pkey -in {path} -out key.pem, \
-             and use --key key.pem"
+             and use {}",
+            self.origin.example("key", "key.pem")
         )))
     }
 
@@ -171,16 +191,21 @@ impl<'a> PemFile<'a> {
 
     /// Returns the first private key.
     fn key(&self) -> Result<PrivateKey, String> {
-        let fix = match self.flag {
-            "--key" => "name a PEM file with the private key (-----BEGIN PRIVATE KEY-----)",
-            _ => "add --key FILE with the private key",
+        let fix = match self.setting {
+            "key" => {
+                "name a PEM file with the private key (-----BEGIN PRIVATE KEY-----)".to_owned()
+            }
+            _ => format!(
+                "add {} with the private key",
+                self.origin.example("key", "FILE")
+            ),
         };
         match PrivateKeyDer::from_pem_slice(&self.text) {
             Ok(key) => Ok(PrivateKey(key.secret_der().to_vec())),
             Err(PemError::NoItemsFound) => {
                 Err(self.fault(&format!("it contains no private key; {fix}")))
             }
-            Err(error) => Err(self.not_pem(&error, fix)),
+            Err(error) => Err(self.not_pem(&error, &fix)),
         }
     }
 

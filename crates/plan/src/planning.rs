@@ -37,6 +37,8 @@ pub const MAX_THREADS: u64 = 1024;
 pub struct Planned {
     /// The plan.
     pub plan: Plan,
+    /// Source of the settings.
+    pub origin: Origin,
     /// Whether a short load can determine the number of connections. If so, the plan contains the
     /// upper bound.
     pub sizes_connections: bool,
@@ -83,7 +85,10 @@ pub fn plan(
     };
     let negotiated = (load.http() == HttpVersion::Auto).then(|| {
         if spec.is_offline && tls.is_some() {
-            return Negotiated::Http2;
+            return match &load.grpc {
+                Some(_) => Negotiated::Http2,
+                None => Negotiated::Http1,
+            };
         }
         let tls = tls.as_ref().map(|tls| (tls, &credentials));
         negotiate(tls, &target, timeout)
@@ -164,6 +169,7 @@ pub fn plan(
     let negotiated = negotiated.filter(|of| !matches!(of, Negotiated::Failed(_)));
     remarks.extend(negotiated.map(|of| of.to_string()));
     Ok(Planned {
+        origin: spec.origin,
         sizes_connections: sizes_connections(spec, &plan),
         plan,
         credentials,

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use floodmark_load::replay;
+pub use floodmark_record::origin::Origin;
 use floodmark_record::plan::{CloseFirst, DEFAULT_DURATION, Expect, Http, Retry, Sources, Spacing};
 use floodmark_record::units::Rate;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -20,36 +21,6 @@ use crate::values::{
     self, Count, HttpVersionText, MAX_ATTEMPTS, MAX_COUNT, PositiveDuration, RatePerSecond, Size,
     WarmupText, content,
 };
-
-/// Source of the settings, which determines their names in error messages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Origin {
-    /// Flags: `--duration`.
-    #[default]
-    CommandLine,
-    /// Keys of a manifest, in backquotes.
-    File,
-}
-
-impl Origin {
-    /// Returns the name of a setting as a flag or as a manifest key.
-    #[must_use]
-    pub fn name(self, key: &str) -> String {
-        match self {
-            Origin::CommandLine => format!("--{key}"),
-            Origin::File => format!("`{key}`"),
-        }
-    }
-
-    /// Returns a setting with a value, as a flag or as a line of a manifest.
-    #[must_use]
-    pub fn example(self, key: &str, value: &str) -> String {
-        match self {
-            Origin::CommandLine => format!("--{key} {value}"),
-            Origin::File => format!("{key} = \"{value}\""),
-        }
-    }
-}
 
 /// Load settings that flags and experiments share. A missing setting has its default value.
 ///
@@ -129,6 +100,22 @@ pub struct LoadSpec {
     #[serde(deserialize_with = "conditions")]
     #[schemars(with = "Vec<String>")]
     pub expect: Vec<Expect>,
+    /// Whether to accept any certificate. Default: verify the certificate.
+    pub insecure: Option<bool>,
+    /// PEM file of the certificate authorities to trust. Default: the system's.
+    pub cacert: Option<PathBuf>,
+    /// PEM file of the client's certificate, followed by the certificates of its issuers. Default:
+    /// none.
+    pub cert: Option<PathBuf>,
+    /// PEM file of the private key for `cert`; must not be encrypted. Default: the key in the `cert`
+    /// file.
+    pub key: Option<PathBuf>,
+    /// Server name to send in the TLS handshake (SNI) and to verify the certificate for. Default:
+    /// the URL's host.
+    pub sni: Option<String>,
+    /// Whether to do a full TLS handshake for each connection. Default: resume sessions if the
+    /// server allows it.
+    pub no_resumption: Option<bool>,
     /// Whether each request uses a fresh connection. Default: connections are kept.
     pub fresh: Option<bool>,
     /// Number of requests after which a connection is closed. Default: no limit.
@@ -220,16 +207,26 @@ impl LoadSpec {
             // Both belong to the method.
             (self.body, self.expect) = (None, Vec::new());
         }
+        if other.insecure == Some(true) {
+            self.cacert = None;
+        }
+        if other.cacert.is_some() {
+            self.insecure = None;
+        }
+        if other.cert.is_some() {
+            self.key = None;
+        }
         macro_rules! replace {
             ($($field:ident)*) => { $(if other.$field.is_some() { self.$field = other.$field; })* };
         }
         replace!(connections threads duration requests rate burst within arrivals fresh requests_per_connection);
         replace!(http streams h2_window h2_table);
         replace!(close_first retry sources warmup attempts timeout deadline seed);
+        replace!(insecure no_resumption);
         macro_rules! replace_owned {
             ($($field:ident)*) => { $(replace_given(&mut self.$field, &other.$field);)* };
         }
-        replace_owned!(check grpc proto proto_path body expect);
+        replace_owned!(check grpc proto proto_path body expect cacert cert key sni);
     }
 
     /// Resolves the paths of files relative to `directory`.
@@ -237,7 +234,13 @@ impl LoadSpec {
         if let Some(CheckKind::File(path)) = &mut self.check {
             *path = directory.join(&*path);
         }
-        for path in self.proto.iter_mut().chain(&mut self.proto_path) {
+        let files = [
+            &mut self.proto,
+            &mut self.cacert,
+            &mut self.cert,
+            &mut self.key,
+        ];
+        for path in files.into_iter().flatten().chain(&mut self.proto_path) {
             *path = directory.join(&*path);
         }
     }
@@ -272,6 +275,12 @@ impl LoadSpec {
             ("proto-path", !self.proto_path.is_empty()),
             ("body", self.body.is_some()),
             ("expect", !self.expect.is_empty()),
+            ("insecure", self.insecure == Some(true)),
+            ("cacert", self.cacert.is_some()),
+            ("cert", self.cert.is_some()),
+            ("key", self.key.is_some()),
+            ("sni", self.sni.is_some()),
+            ("no-resumption", self.no_resumption == Some(true)),
             ("fresh", self.fresh == Some(true)),
             (
                 "requests-per-connection",
@@ -384,19 +393,6 @@ pub struct PlanSpec {
     pub unix_socket: Option<String>,
     /// Whether to end the run without waiting for requests in flight.
     pub no_drain: bool,
-    /// Whether to accept any certificate.
-    pub insecure: bool,
-    /// PEM file with trusted certificate authorities.
-    pub cacert: Option<PathBuf>,
-    /// PEM file with the client's certificate.
-    pub cert: Option<PathBuf>,
-    /// PEM file with the private key of the client's certificate. `None`: the file `cert` contains
-    /// the key.
-    pub key: Option<PathBuf>,
-    /// Host name for SNI and certificate verification, instead of the URL's host.
-    pub sni: Option<String>,
-    /// Whether to do a full TLS handshake on each connection.
-    pub no_resumption: bool,
     /// HTTP method.
     pub method: Option<String>,
     /// Headers of each request.

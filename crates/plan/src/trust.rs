@@ -9,7 +9,7 @@ use floodmark_record::tls::{TlsCredentials, TlsPlan, Trust, TrustAnchor};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::{Error as PemError, PemObject};
 
-use crate::spec::PlanSpec;
+use crate::spec::{Origin, PlanSpec};
 use crate::{client_certificate, input};
 
 /// Returns the TLS settings for connections to `host`, and the certificates to trust and to send.
@@ -23,26 +23,33 @@ pub(crate) fn plan(
     let Some(host) = host else {
         return refuse_for_plain_http(spec).map(|()| (None, TlsCredentials::default()));
     };
-    if let Some(name) = spec
+    let (load, origin) = (&spec.load, spec.origin);
+    if let Some(name) = load
         .sni
         .as_ref()
         .filter(|name| name.parse::<IpAddr>().is_ok())
     {
         return Err(format!(
-            "{} {name}: SNI cannot contain an IP address; use a host name, or remove the flag",
+            "{} {name}: SNI cannot contain an IP address; use a host name, or remove it",
             spec.name("sni")
         ));
     }
-    let (trust, anchors) = match &spec.cacert {
-        _ if spec.insecure => (Trust::Nothing, Vec::new()),
-        Some(path) => (Trust::File, read_pem(path)?),
-        None => (Trust::System, system_anchors()?),
+    let (trust, anchors) = match (load.insecure == Some(true), &load.cacert) {
+        (true, None) => (Trust::Nothing, Vec::new()),
+        (true, Some(_)) => {
+            let (insecure, cacert) = (spec.name("insecure"), spec.name("cacert"));
+            return Err(format!(
+                "{insecure} conflicts with {cacert}; remove one of them"
+            ));
+        }
+        (false, Some(path)) => (Trust::File, read_pem(origin, path)?),
+        (false, None) => (Trust::System, system_anchors(origin)?),
     };
-    let identity = client_certificate::read(spec.cert.as_deref(), spec.key.as_deref())?;
+    let identity = client_certificate::read(origin, load.cert.as_deref(), load.key.as_deref())?;
     let plan = TlsPlan {
-        server_name: spec.sni.clone().unwrap_or(host),
+        server_name: load.sni.clone().unwrap_or(host),
         trust,
-        resumption: !spec.no_resumption,
+        resumption: load.no_resumption != Some(true),
         client_certificate_sha256: (identity.as_ref())
             .and_then(|identity| Some(identity.chain.first()?.sha256())),
     };
@@ -55,7 +62,8 @@ pub(crate) fn plan(
 
 /// Returns a warning if the client's certificate has expired or is not valid yet.
 pub(crate) fn warning(spec: &PlanSpec, credentials: &TlsCredentials) -> Option<String> {
-    client_certificate::validity_warning(spec.cert.as_ref()?, credentials.identity.as_ref()?)
+    let cert = spec.load.cert.as_ref()?;
+    client_certificate::validity_warning(spec.origin, cert, credentials.identity.as_ref()?)
 }
 
 /// Returns the certificates of a recorded plan. The record does not contain them, so `cacert`,
@@ -76,15 +84,15 @@ pub fn credentials(
     }
     Ok(TlsCredentials {
         anchors: anchors(plan, cacert)?,
-        identity: client_certificate::read(cert, key)?,
+        identity: client_certificate::read(Origin::CommandLine, cert, key)?,
     })
 }
 
 fn anchors(plan: &TlsPlan, cacert: Option<&Path>) -> Result<Vec<TrustAnchor>, String> {
     match (plan.trust, cacert) {
         (Trust::Nothing, _) => Ok(Vec::new()),
-        (Trust::System, _) => system_anchors(),
-        (Trust::File, Some(path)) => read_pem(path),
+        (Trust::System, _) => system_anchors(Origin::CommandLine),
+        (Trust::File, Some(path)) => read_pem(Origin::CommandLine, path),
         (Trust::File, None) => {
             let what = "the run trusted certificate authorities from a file; pass that file with --cacert FILE";
             Err(what.to_owned())
@@ -93,30 +101,31 @@ fn anchors(plan: &TlsPlan, cacert: Option<&Path>) -> Result<Vec<TrustAnchor>, St
 }
 
 fn refuse_for_plain_http(spec: &PlanSpec) -> Result<(), String> {
-    let given = [
-        ("insecure", spec.insecure),
-        ("cacert", spec.cacert.is_some()),
-        ("cert", spec.cert.is_some()),
-        ("key", spec.key.is_some()),
-        ("sni", spec.sni.is_some()),
-        ("no-resumption", spec.no_resumption),
-    ];
-    match given.iter().find(|(_, given)| *given) {
-        Some((key, _)) => Err(format!(
-            "{} needs HTTPS, but the URL is plain HTTP; write https:// or remove the flag",
-            spec.name(key)
-        )),
-        None => Ok(()),
-    }
+    const KEYS: [&str; 6] = ["insecure", "cacert", "cert", "key", "sni", "no-resumption"];
+    let Some(key) = spec.load.given().find(|key| KEYS.contains(key)) else {
+        return Ok(());
+    };
+    let name = spec.name(key);
+    Err(match spec.origin {
+        Origin::CommandLine => format!(
+            "{name} needs HTTPS, but the URL is plain HTTP; write https:// or remove the flag"
+        ),
+        Origin::File => format!(
+            "{name} needs HTTPS; add scheme = \"https\" to the trial or its system, or remove {name}"
+        ),
+    })
 }
 
 fn unusable(spec: &PlanSpec, error: &TlsError) -> String {
-    match (error, &spec.cacert) {
-        (TlsError::NoRoots, None) => no_authority("on Debian: apt-get install ca-certificates"),
-        (TlsError::TrustAnchor { .. } | TlsError::NoRoots, Some(path)) => {
-            bad_cacert(path, &error.to_string())
+    let (load, origin) = (&spec.load, spec.origin);
+    match (error, &load.cacert) {
+        (TlsError::NoRoots, None) => {
+            no_authority(origin, "on Debian: apt-get install ca-certificates")
         }
-        (TlsError::Name(_), _) => match &spec.sni {
+        (TlsError::TrustAnchor { .. } | TlsError::NoRoots, Some(path)) => {
+            bad_cacert(origin, path, &error.to_string())
+        }
+        (TlsError::Name(_), _) => match &load.sni {
             Some(name) => format!("{} {name}: {error}", spec.name("sni")),
             None => format!("the URL's host: {error}"),
         },
@@ -126,17 +135,19 @@ fn unusable(spec: &PlanSpec, error: &TlsError) -> String {
 
 /// Returns the host's certificate authorities. Unreadable files are an error only if no authority
 /// is found.
-fn system_anchors() -> Result<Vec<TrustAnchor>, String> {
+fn system_anchors(origin: Origin) -> Result<Vec<TrustAnchor>, String> {
     let found = rustls_native_certs::load_native_certs();
     match found.errors.first() {
-        Some(error) if found.certs.is_empty() => Err(no_authority(&error.to_string())),
+        Some(error) if found.certs.is_empty() => Err(no_authority(origin, &error.to_string())),
         _ => Ok(found.certs.into_iter().map(anchor).collect()),
     }
 }
 
-fn no_authority(why: &str) -> String {
+fn no_authority(origin: Origin, why: &str) -> String {
+    let cacert = origin.example("cacert", "FILE");
+    let insecure = origin.enable("insecure");
     format!(
-        "this host trusts no certificate authority ({why}); add one with --cacert FILE, or accept any certificate with --insecure"
+        "this host trusts no certificate authority ({why}); add one with {cacert}, or accept any certificate with {insecure}"
     )
 }
 
@@ -144,21 +155,29 @@ fn anchor(certificate: CertificateDer<'_>) -> TrustAnchor {
     TrustAnchor(certificate.as_ref().to_vec())
 }
 
-fn read_pem(path: &Path) -> Result<Vec<TrustAnchor>, String> {
-    let text = input::read(path).map_err(|why| format!("--cacert {}: {why}", path.display()))?;
+fn read_pem(origin: Origin, path: &Path) -> Result<Vec<TrustAnchor>, String> {
+    let name = origin.name("cacert");
+    let text = input::read(path).map_err(|why| format!("{name} {}: {why}", path.display()))?;
     let anchors: Result<Vec<TrustAnchor>, PemError> = CertificateDer::pem_slice_iter(&text)
         .map(|certificate| certificate.map(anchor))
         .collect();
     match anchors {
-        Ok(anchors) if anchors.is_empty() => Err(bad_cacert(path, "it contains no certificate")),
+        Ok(anchors) if anchors.is_empty() => {
+            Err(bad_cacert(origin, path, "it contains no certificate"))
+        }
         Ok(anchors) => Ok(anchors),
-        Err(error) => Err(bad_cacert(path, &format!("not a PEM file: {error}"))),
+        Err(error) => Err(bad_cacert(
+            origin,
+            path,
+            &format!("not a PEM file: {error}"),
+        )),
     }
 }
 
-fn bad_cacert(path: &Path, why: &str) -> String {
+fn bad_cacert(origin: Origin, path: &Path, why: &str) -> String {
+    let name = origin.name("cacert");
     format!(
-        "--cacert {}: {why}; name a PEM file with the certificate of the authority that signed the server's \
+        "{name} {}: {why}; name a PEM file with the certificate of the authority that signed the server's \
          (-----BEGIN CERTIFICATE-----)",
         path.display()
     )

@@ -5,7 +5,8 @@
 //!
 //! A module depends only on modules in its own line of this list or in earlier lines:
 //!
-//! - values: [`units`], [`times`], [`grpc`], [`outcome`], [`interval`], [`cause`]
+//! - values: [`units`], [`times`], [`grpc`], [`outcome`], [`interval`], [`cause`],
+//!   [`origin`]
 //! - a worker's input and reports: [`plan`], [`worker_input`], [`events`]
 //! - the parts of a run: [`host`], [`metric`], [`watch`], [`verdict`]; then [`run`]
 //! - results of several runs: [`comparison`], [`experiment`], [`capacity`], [`gate`], [`tuning`]
@@ -38,6 +39,7 @@ pub mod kept;
 pub mod metric;
 mod names;
 pub mod operation;
+pub mod origin;
 pub mod outcome;
 pub mod path;
 pub mod plan;

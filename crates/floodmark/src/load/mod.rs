@@ -66,7 +66,7 @@ pub fn run(args: &LoadArgs) -> Result<(), Ending> {
     let conditions = args.abort_if.iter().map(|of| &of.condition);
     let groups = conditions.map(|c| (c.group.as_deref(), &*c.text));
     check_groups("--abort-if", groups, planned.plan.mix.as_ref())?;
-    match check_set(&ProcessPlacement::default(), &planned.plan, &stop) {
+    match check_set(&ProcessPlacement::default(), &planned, &stop) {
         Ok(()) => {}
         Err(SetFault::NotEmpty(what)) => return Err(Ending::usage(format!("--check: {what}"))),
         Err(SetFault::Unreadable(what)) => {

@@ -508,6 +508,7 @@ impl CapacitySession<'_, '_> {
         self.attempt += 1;
         let planned = Planned {
             plan,
+            origin: self.run.closed.origin,
             credentials: self.run.closed.credentials.clone(),
             sizes_connections: false,
             remarks: Vec::new(),

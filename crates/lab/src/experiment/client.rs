@@ -14,6 +14,7 @@ use floodmark_plan::LoadSpec;
 use floodmark_record::client::{ClientRan, Counter, PrintedFigures};
 use floodmark_record::events::RunId;
 use floodmark_record::metric::{ProcessFigure, Role};
+use floodmark_record::origin::Origin;
 use floodmark_record::plan::Plan;
 use floodmark_record::units::show_duration;
 use floodmark_record::{Metric, Observation};
@@ -95,7 +96,9 @@ impl ExternalClient<'_> {
         ProbeTarget {
             from: self.side,
             address: self.address,
-            http: plan.http,
+            http: plan.http.into(),
+            tls: None,
+            origin: Origin::File,
         }
     }
 

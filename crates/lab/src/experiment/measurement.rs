@@ -17,7 +17,7 @@ use floodmark_record::{Event, Record};
 
 use super::client::ExternalClient;
 use super::program::{RunningProgram, StartOrder};
-use super::server::{DelayProxy, StoreInstance};
+use super::server::{self, DelayProxy, StoreInstance};
 use super::{RunningExperiment, StepError, TrialHosts, plan_spec, plan_trial};
 use crate::attempt::Attempts;
 use crate::attempt_monitor::{ExitMonitor, Monitoring};
@@ -96,7 +96,7 @@ impl RunningExperiment<'_> {
         // The arrivals differ between processes, but are the same in all trials.
         let earlier = u64::from(process.process - 1) * u64::from(trial.load.attempt_count());
         planned.plan.seed = planned.plan.seed.wrapping_add(earlier);
-        check_set(&hosts.client, &planned.plan, self.runner.stop).map_err(|fault| match fault {
+        check_set(&hosts.client, &planned, self.runner.stop).map_err(|fault| match fault {
             SetFault::Interrupted => StepError::Interrupted,
             SetFault::NotEmpty(what) | SetFault::Unreadable(what) => {
                 StepError::Failed(at_trial(what))
@@ -303,8 +303,15 @@ impl RunningExperiment<'_> {
         self.listener.on_step(&step);
         let name = format!("{}-{}-changed", trial.name, process.process);
         let store = process.store.as_ref().map(|store| &*store.reached);
+        let tls = server::tls(&trial, hosts)?;
         let server = self
-            .start_server(&trial, hosts, store, &name, StartOrder::First)
+            .start_server(
+                &trial,
+                (hosts, tls.as_ref()),
+                store,
+                &name,
+                StartOrder::First,
+            )
             .map_err(|error| error.of(&step))?;
         let planned = plan_trial(&trial, hosts, server.address).map_err(StepError::Failed)?;
         Ok(Some(DoubledProcess {

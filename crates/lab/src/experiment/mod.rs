@@ -306,7 +306,7 @@ impl RunningExperiment<'_> {
         hosts: &'b TrialHosts,
     ) -> Option<TrialProcess<'b>> {
         let name = format!("{}-{process}", trial.name);
-        let (server, store) = match self.start(trial, &name, StartOrder::First, hosts) {
+        let (server, store, tls) = match self.start(trial, &name, StartOrder::First, hosts) {
             Ok(started) => started,
             Err(StepError::Failed(what)) => {
                 self.fail_trial(trial, what);
@@ -322,7 +322,8 @@ impl RunningExperiment<'_> {
             store,
         };
         let earlier = self.runner.earlier;
-        if let Err(what) = check_response(&mut process.server, trial, hosts, earlier) {
+        let reached = (hosts, tls.as_ref());
+        if let Err(what) = check_response(&mut process.server, trial, reached, earlier) {
             self.fail_trial(trial, what);
             self.end_process(process);
             return None;

@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use floodmark_observe::{Root, environment};
+use floodmark_plan::LoadSpec;
+use floodmark_plan::spec::HttpVersion;
 use floodmark_record::body::RequestBody;
 use floodmark_record::events::{EndReason, RunId};
 use floodmark_record::experiment::ExperimentDescription;
@@ -258,7 +260,15 @@ fn difference(
     if *place != hosts.place {
         return Ok(Some("placement"));
     }
-    let mut now = plan_offline(trial, &hosts, &plan.target.authority)?.plan;
+    let mut trial = trial.clone();
+    if trial.load.http() == HttpVersion::Auto {
+        // The server chose the version.
+        trial.load.override_with(&LoadSpec {
+            http: Some(plan.http.into()),
+            ..LoadSpec::default()
+        });
+    }
+    let mut now = plan_offline(&trial, &hosts, &plan.target.authority)?.plan;
     if trial.load.grpc.is_some() && trial.load.proto.is_none() {
         // The message is compared once the server runs.
         now.request.body.clone_from(&plan.request.body);

@@ -2,6 +2,7 @@
 //!
 //! A store is either started empty or already running.
 
+use std::fmt::Display;
 use std::io::BufReader;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::Path;
@@ -9,7 +10,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use floodmark_host::{Child, ProcessPlacement, Scratch, Stop};
+use floodmark_load::tls::Tls;
 use floodmark_observe::MonitoredStore;
+use floodmark_record::origin::Origin;
 use floodmark_record::units::show_duration;
 use floodmark_workers::read_line;
 
@@ -19,9 +22,9 @@ use super::program::{
 };
 use super::{
     EarlierResult, ExperimentRunner, RunningExperiment, STORE_DATA, StepError, TrialHosts,
-    plan_trial,
+    plan_offline, plan_trial,
 };
-use crate::manifest::{Filler, Store, StoreSource, Trial, TrialStore, WorkloadRequest};
+use crate::manifest::{Filler, Store, StoreSource, Trial, TrialStore, UrlScheme, WorkloadRequest};
 use crate::probe::{self, ProbeTarget};
 
 /// Timeout for connecting to a store.
@@ -34,22 +37,24 @@ pub const LISTENING: &str = "listening on ";
 const LINE_LIMIT: usize = 1024;
 
 impl RunningExperiment<'_> {
-    /// Starts a trial's store, if any, and then its server. `order` applies to the server.
+    /// Starts a trial's store, if any, and then its server. `order` applies to the server. Also
+    /// returns the TLS settings for probes of the server.
     pub(super) fn start(
         &self,
         trial: &Trial,
         name: &str,
         order: StartOrder,
         hosts: &TrialHosts,
-    ) -> Result<(RunningProgram, Option<StoreInstance>), StepError> {
+    ) -> Result<(RunningProgram, Option<StoreInstance>, Option<Tls>), StepError> {
+        let tls = tls(trial, hosts)?;
         let store = trial.at.store.as_ref().map(|behind| {
             self.start_store(behind, trial, hosts, &format!("{name}-store"))
                 .map_err(|error| error.of(&trial.name))
         });
         let store = store.transpose()?;
         let reached = store.as_ref().map(|store| &*store.reached);
-        let server = self.start_server(trial, hosts, reached, name, order)?;
-        Ok((server, store))
+        let server = self.start_server(trial, (hosts, tls.as_ref()), reached, name, order)?;
+        Ok((server, store, tls))
     }
 
     /// Starts a store on the server's host, with an empty data directory, or connects to a running
@@ -110,17 +115,17 @@ impl RunningExperiment<'_> {
 
     /// Starts the server of a trial and waits until it is ready. `store` is the address of the
     /// trial's store, which is already running. `name` is the name of the server's log and run
-    /// directory.
+    /// directory. `tls` is for probes of the server.
     pub(super) fn start_server(
         &self,
         trial: &Trial,
-        hosts: &TrialHosts,
+        (hosts, tls): (&TrialHosts, Option<&Tls>),
         store: Option<&str>,
         name: &str,
         order: StartOrder,
     ) -> Result<RunningProgram, StepError> {
         let ready = |address| {
-            let target = probe_target(trial, hosts, address);
+            let target = probe_target(trial, hosts, tls, address);
             let Some(path) = &trial.ready else {
                 return probe::check_health(target);
             };
@@ -186,16 +191,38 @@ impl ExperimentRunner<'_> {
     }
 }
 
+/// Returns the TLS settings of a trial's load, for probes. Returns `None` for plain HTTP. Reads the
+/// certificate files.
+///
+/// # Errors
+/// The load cannot be planned, for example because a certificate file has changed since the
+/// experiment was checked.
+pub(super) fn tls(trial: &Trial, hosts: &TrialHosts) -> Result<Option<Tls>, String> {
+    let at_line = |what: &dyn Display| format!("{}: {what}", trial.place);
+    if trial.server.start.scheme == UrlScheme::Http {
+        return Ok(None);
+    }
+    let planned = plan_offline(trial, hosts, hosts.address).map_err(|what| at_line(&what))?;
+    Tls::of(&planned.plan, &planned.credentials).map_err(|error| at_line(&error))
+}
+
 /// Returns a trial's server, for probes in the load's HTTP version.
-fn probe_target<'a>(trial: &Trial, hosts: &'a TrialHosts, address: SocketAddr) -> ProbeTarget<'a> {
+fn probe_target<'a>(
+    trial: &Trial,
+    hosts: &'a TrialHosts,
+    tls: Option<&'a Tls>,
+    address: SocketAddr,
+) -> ProbeTarget<'a> {
     ProbeTarget {
         from: &hosts.client,
         address,
-        http: trial.http(),
+        http: trial.load.http(),
+        tls,
+        origin: Origin::File,
     }
 }
 
-/// Checks a server's response to the trial's request.
+/// Checks a server's response to the trial's request. `tls` is the result of [`tls`].
 ///
 /// # Errors
 /// The response is unexpected, or the message of a gRPC call differs from that in the `earlier`
@@ -203,10 +230,10 @@ fn probe_target<'a>(trial: &Trial, hosts: &'a TrialHosts, address: SocketAddr) -
 pub fn check_response(
     server: &mut RunningProgram,
     trial: &Trial,
-    hosts: &TrialHosts,
+    (hosts, tls): (&TrialHosts, Option<&Tls>),
     earlier: Option<&EarlierResult>,
 ) -> Result<(), String> {
-    let target = probe_target(trial, hosts, server.address);
+    let target = probe_target(trial, hosts, tls, server.address);
     if let Some(method) = &trial.load.grpc {
         let planned = plan_trial(trial, hosts, server.address)
             .map_err(|what| format!("{}: {what}", trial.place))?;

@@ -27,7 +27,7 @@ pub use modes::CapacitySearchPlan;
 pub use place::{PlacementSpec, TrialPlacement};
 pub(crate) use program::ask;
 pub use program::{
-    Build, CommandWords, Filler, Knob, ManifestPackage, Need, Program, ReadyPath, Start,
+    Build, CommandWords, Filler, Knob, ManifestPackage, Need, Program, ReadyPath, Start, UrlScheme,
 };
 pub use system::{Store, StoreSource, System, TrialStore};
 pub use trial::Trial;

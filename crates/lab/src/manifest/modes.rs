@@ -317,6 +317,8 @@ pub(super) fn obstacle(metric: ComparedMetric, trials: &[Trial]) -> Option<&'sta
             "turns are too short for network delay"
         } else if at.client != trials[0].at.client {
             "the trials' client CPUs differ"
+        } else if trial.server.start.scheme != trials[0].server.start.scheme {
+            "only one of the servers uses HTTPS"
         } else {
             return None;
         })

@@ -139,6 +139,9 @@ pub struct Start {
     /// Request that returns a status from 200 to 399 once the server is ready, such as "GET /".
     /// Default: a GET of the workload's path, which may also return 405 if the workload uses POST.
     pub ready: Option<ReadyPath>,
+    /// Scheme of the server's URLs: "http" or "https". Default: "http".
+    #[serde(default)]
+    pub scheme: UrlScheme,
     /// Maximum time until the server is ready. Default: 30s.
     pub ready_within: Option<PositiveDuration>,
     /// Maximum time until the server exits after SIGTERM. After this time, the server is killed
@@ -176,6 +179,18 @@ impl Start {
         }
         Ok(())
     }
+}
+
+/// Scheme of a URL.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema, strum::Display)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+pub enum UrlScheme {
+    /// Plaintext.
+    #[default]
+    Http,
+    /// TLS.
+    Https,
 }
 
 /// Path of a readiness check, written as `GET /path`.

@@ -15,7 +15,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use strum::VariantNames;
 
-use super::program::{Build, CommandWords, Knob, ManifestPackage, Need, Program, Start};
+use super::program::{Build, CommandWords, Knob, ManifestPackage, Need, Program, Start, UrlScheme};
 use super::workload::Workload;
 
 /// Placeholders in a server's command.
@@ -250,6 +250,7 @@ impl Store {
             command: manifest.start.command,
             files: manifest.start.files,
             ready: None,
+            scheme: UrlScheme::Http,
             ready_within: manifest.start.ready_within,
             stop_within: manifest.start.stop_within,
         };

@@ -7,19 +7,19 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-use floodmark_plan::spec::{BodySource, HttpVersion};
+use floodmark_plan::spec::BodySource;
 use floodmark_plan::toml_file::{Located, LocatedMap, TomlFile};
 use floodmark_plan::values::{Count, Delay, MAX_NAME, Name, PositiveDuration, ScalarText, is_name};
 use floodmark_plan::{FileError, LoadSpec, Origin, PlanSpec, did_you_mean};
 use floodmark_record::experiment::{Sweep, SweepPoint};
-use floodmark_record::plan::{Expect, Http, Http2};
+use floodmark_record::plan::Expect;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::client::Client;
 use super::files::{ManifestCache, directory_of};
 use super::place::{TrialPlace, TrialPlacement};
-use super::program::{CommandWords, Knob, ManifestPackage, Program, ReadyPath, Start};
+use super::program::{CommandWords, Knob, ManifestPackage, Program, ReadyPath, Start, UrlScheme};
 use super::system::{SERVER_PLACEHOLDERS, Store, StoreSection, StoreSource, System, TrialStore};
 use super::workload::{Workload, WorkloadRequest};
 
@@ -65,6 +65,9 @@ pub(super) struct TrialSection {
     /// Default: a GET of the workload's path, or GET / without a workload. With `grpc`, the default
     /// is a health check (grpc.health.v1), which a server without a health service also passes.
     ready: Option<Located<ReadyPath>>,
+    /// Scheme of the server's URLs: "http" or "https". The certificates for https are set in `load`.
+    /// Requires `command`. Default: "http".
+    scheme: Option<Located<UrlScheme>>,
     /// Maximum time until the server is ready. Requires `command`. Default: 30s.
     ready_within: Option<Located<PositiveDuration>>,
     /// Port that the server listens on. Requires `command`. Default: a free port. The command gets
@@ -142,17 +145,8 @@ impl Trial {
         spec
     }
 
-    /// Returns the load's HTTP version, with default settings.
-    pub(crate) fn http(&self) -> Http {
-        match self.load.http() {
-            // Experiments use http:// URLs, for which `auto` means HTTP/1.1.
-            HttpVersion::V1 | HttpVersion::Auto => Http::V1,
-            HttpVersion::V2 => Http::V2(Http2::default()),
-        }
-    }
-
     /// Returns the URL of the load on the server with this host and port. Its path is the external
-    /// client's fixed path, or [`Trial::path`]. The URL of gRPC calls has no path.
+    /// client's fixed path, or [`Trial::path`]. The URL of gRPC calls has the path `/`.
     #[must_use]
     pub fn url(&self, server: impl Display) -> String {
         let client = self.client.as_ref();
@@ -161,7 +155,7 @@ impl Trial {
             Some(_) => ROOT,
             None => own.unwrap_or(&self.path),
         };
-        format!("http://{server}{path}")
+        format!("{}://{server}{path}", self.server.start.scheme)
     }
 }
 
@@ -235,6 +229,10 @@ impl TrialReader<'_> {
                 "an external client cannot be divided among agents; remove `client` or `agents`";
             return Err(file.error(&section.span(), what));
         }
+        if client.is_some() && server.start.scheme == UrlScheme::Https {
+            let what = "external clients send plain HTTP; remove `client`, or use a server with scheme = \"http\"";
+            return Err(file.error(&section.span(), what));
+        }
         placement.delay = section.delay.as_ref().map(|delay| delay.0);
         let store = section.store.as_ref();
         placement.store = store.map(|store| self.trial_store(store)).transpose()?;
@@ -268,6 +266,7 @@ impl TrialReader<'_> {
             None => {
                 let own_server_keys = [
                     ("ready", span(&section.ready)),
+                    ("scheme", span(&section.scheme)),
                     ("ready-within", span(&section.ready_within)),
                     ("port", span(&section.port)),
                     ("knobs", span(&section.knobs)),
@@ -334,6 +333,11 @@ impl TrialReader<'_> {
             command: command.clone(),
             files: Vec::new(),
             ready: section.ready.clone().map(Located::into_inner),
+            scheme: section
+                .scheme
+                .as_ref()
+                .map(|scheme| **scheme)
+                .unwrap_or_default(),
             ready_within: section.ready_within.clone().map(Located::into_inner),
             stop_within: None,
         };

@@ -15,7 +15,9 @@ use floodmark_record::gate::GateRules;
 use super::experiment::{Experiment, names};
 use super::modes::{metric_refusal, obstacle};
 use super::place::TrialPlacement;
-use super::program::{CommandWords, ManifestPackage, Program, ReadyPath, Start, is_path};
+use super::program::{
+    CommandWords, ManifestPackage, Program, ReadyPath, Start, UrlScheme, is_path,
+};
 use super::system::System;
 use super::trial::Trial;
 use crate::experiment::AUTO_WARMUP;
@@ -133,6 +135,7 @@ fn trial(name: &str, command: CommandWords, path: &str, load: &LoadSpec) -> Tria
         command: Located::outside_file(command),
         files: Vec::new(),
         ready: Some(ReadyPath(path.to_owned())),
+        scheme: UrlScheme::Http,
         ready_within: None,
         stop_within: None,
     };

@@ -6,10 +6,10 @@ use floodmark_plan::grpc::REQUIRED_HEADERS;
 use floodmark_record::grpc::GrpcStatus;
 use floodmark_record::plan::{Expect, Plan};
 
-use super::{LIMITS, ProbeTarget};
+use super::{LIMITS, ProbeTarget, with_fix};
 
 /// Checks that a gRPC server is ready, with a health check. A server without a health service is
-/// ready as soon as it answers, unless its answer is UNAVAILABLE.
+/// ready as soon as it answers with HTTP status 404, or with a gRPC status other than UNAVAILABLE.
 ///
 /// # Errors
 /// The server does not answer within 2 s, or is not ready.
@@ -23,7 +23,21 @@ pub fn check_health(target: ProbeTarget<'_>) -> Result<(), String> {
         },
         Err(CallError::Status(status, _)) if status != GrpcStatus::Unavailable => Ok(()),
         Err(CallError::Http(404)) => Ok(()),
-        Err(error) => Err(error.to_string()),
+        Err(error @ (CallError::Status(..) | CallError::Http(_) | CallError::Grpc(_))) => {
+            Err(format!(
+                "the health check fails: {error}; if another request shows that the server is ready, \
+                 set ready = \"GET /path\""
+            ))
+        }
+        Err(error) => Err(describe(&error, target)),
+    }
+}
+
+/// Describes an error, and adds the fix for a failed TLS handshake.
+fn describe(error: &CallError, target: ProbeTarget<'_>) -> String {
+    match error {
+        CallError::Io(error) => with_fix(error, target.origin),
+        error => error.to_string(),
     }
 }
 
@@ -32,15 +46,8 @@ pub fn check_health(target: ProbeTarget<'_>) -> Result<(), String> {
 /// # Errors
 /// The server does not answer within 2 s, or its status is not the expected one.
 pub fn check_call(target: ProbeTarget<'_>, plan: &Plan) -> Result<(), String> {
-    let expected = plan.expect.iter().filter_map(|expect| match expect {
-        Expect::GrpcStatus(status) => Some(*status),
-        _ => None,
-    });
-    let expected: Vec<GrpcStatus> = expected.collect();
-    let is_expected = |status: GrpcStatus| match &expected[..] {
-        [] => status == GrpcStatus::Ok,
-        expected => expected.contains(&status),
-    };
+    let expected = Expect::grpc_statuses(&plan.expect);
+    let is_expected = |status: GrpcStatus| expected.contains(&status);
     let body = plan.request.body.bytes().unwrap_or_default();
     let headers = &plan.request.headers;
     match send(
@@ -56,7 +63,7 @@ pub fn check_call(target: ProbeTarget<'_>, plan: &Plan) -> Result<(), String> {
         Err(error @ CallError::Status(status, _)) => Err(format!(
             "{error}; correct `body`, or accept the status with expect = [\"grpc-status={status}\"]"
         )),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(describe(&error, target)),
     }
 }
 
@@ -70,7 +77,7 @@ fn send(
 ) -> Result<Vec<u8>, CallError> {
     let at = CallTarget {
         addresses: &[target.address.into()],
-        tls: None,
+        tls: target.tls,
         authority,
         headers,
         timeout: LIMITS.timeout,

@@ -33,8 +33,8 @@ impl<'a> Http2Exchange<'a> {
     ///
     /// # Errors
     /// The request is invalid.
-    pub(super) fn new(request: &RequestSpec<'a>) -> Result<Self, RequestError> {
-        let fields = request_fields(request, Scheme::Http, Some(request.body.len()))?;
+    pub(super) fn new(request: &RequestSpec<'a>, scheme: Scheme) -> Result<Self, RequestError> {
+        let fields = request_fields(request, scheme, Some(request.body.len()))?;
         let heads = Arc::new(RequestHeads::new(&[fields]));
         let mut session = Session::new(&Config::default(), heads);
         let has_body = !request.body.is_empty();
@@ -139,7 +139,8 @@ mod tests {
     use std::thread;
 
     use floodmark_host::ProcessPlacement;
-    use floodmark_record::plan::{Http, Http2};
+    use floodmark_plan::spec::HttpVersion;
+    use floodmark_record::origin::Origin;
     use floodmark_wire::h2::frame::{self, PREFACE, Setting};
 
     use super::super::{LIMITS, ProbeResponse, ProbeTarget, send};
@@ -179,7 +180,9 @@ mod tests {
         let target = ProbeTarget {
             from: &ProcessPlacement::default(),
             address,
-            http: Http::V2(Http2::default()),
+            http: HttpVersion::V2,
+            tls: None,
+            origin: Origin::default(),
         };
         let request = RequestSpec {
             method: "POST",

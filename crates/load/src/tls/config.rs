@@ -22,6 +22,14 @@ pub(super) const HTTP_1_1: &[u8] = b"http/1.1";
 /// Name of HTTP/2 in ALPN (RFC 9113, section 3.2).
 pub(super) const HTTP_2: &[u8] = b"h2";
 
+/// Returns the name of a version of HTTP in ALPN.
+pub(super) fn alpn(http: Http) -> &'static [u8] {
+    match http {
+        Http::V1 => HTTP_1_1,
+        Http::V2(_) => HTTP_2,
+    }
+}
+
 /// Number of sessions that a load thread stores.
 /// rustls keeps at most 8 TLS 1.3 tickets per server.
 const SESSIONS: usize = 8;
@@ -122,11 +130,7 @@ impl Tls {
 
     /// Returns the configuration for a version of HTTP, which is the only protocol offered.
     pub(super) fn with_http(mut self, http: Http) -> Self {
-        let name = match http {
-            Http::V1 => HTTP_1_1,
-            Http::V2(_) => HTTP_2,
-        };
-        self.config.alpn_protocols = vec![name.to_vec()];
+        self.config.alpn_protocols = vec![alpn(http).to_vec()];
         self
     }
 

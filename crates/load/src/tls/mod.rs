@@ -27,11 +27,11 @@ use self::connection::TlsConnection;
 use crate::backend::{Completion, IoBackend, Route, SharedBytes, Slot};
 use crate::clock::{Clock, Ns, thread_cpu};
 use crate::coalescing::Batch;
-use crate::failure::TlsFailure;
 
 pub use self::config::{Tls, TlsError, check_identity};
-pub use self::negotiation::chooses_http2;
-pub(crate) use self::negotiation::{Stream, connect, secure_http2};
+pub use crate::failure::TlsFailure;
+
+pub use self::negotiation::{SecureStream, Stream, chooses_http2, connect, secure, until};
 
 /// Initial capacity in bytes for received data: one read from the inner backend, and the partial
 /// record left over from the previous read.

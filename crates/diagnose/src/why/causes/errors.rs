@@ -127,12 +127,12 @@ fn detect(facts: &RunFacts<'_>) -> Option<Finding> {
         match (fault, most_frequent) {
             (Some(fault), _) => fault.fix,
             (None, Some((status, _))) if is_unknown(status) => {
-                "check the method and path of the request"
+                "check the method and path of the request".into()
             }
             (None, Some((status, _))) if lacks_credentials(status) => {
-                "add the required credentials (-H 'Authorization: ...')"
+                "add the required credentials (-H 'Authorization: ...')".into()
             }
-            (None, _) => "check the server's log; count only successful responses",
+            (None, _) => "check the server's log; count only successful responses".into(),
         },
     )
     .at([(StepKind::Errors, Actor::Server)])
@@ -166,10 +166,12 @@ fn lost_share(run: &Run) -> f64 {
 fn lost_connections(facts: &RunFacts<'_>, share: f64) -> Option<Finding> {
     let (lost, reset) = (lost(facts.run), reset_streams(facts.run));
     let next = match &reset {
-        Some(fault) => fault.fix,
+        Some(fault) => &*fault.fix,
         None => "check the server's log and its limits on connections",
     };
-    let reason = reset.map_or_else(String::new, |fault| format!(": {}", fault.problem));
+    let reason = reset
+        .as_ref()
+        .map_or_else(String::new, |fault| format!(": {}", fault.problem));
     Candidate::new(
         EvidenceRank::Counted.unless_minor(share < MOST),
         format!(
@@ -210,7 +212,7 @@ fn no_response(facts: &RunFacts<'_>) -> Option<Finding> {
     let unanswered = counts.timed_out + counts.in_flight_at_end;
     let (target, sent) = (&run.plan.target, counts.sent);
     let (summary, next) = if let Some(fault) = response_fault(run) {
-        (fault.problem, fault.fix.to_owned())
+        (fault.problem, fault.fix.into_owned())
     } else if unanswered as f64 >= MOST * sent.max(1) as f64 {
         (
             format!(

@@ -20,6 +20,7 @@ mod gate;
 mod grpc;
 mod hosts;
 mod http2;
+mod https;
 mod left_over;
 mod live_view;
 mod logs;

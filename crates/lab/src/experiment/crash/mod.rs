@@ -91,7 +91,7 @@ impl RunningExperiment<'_> {
             Some(_) if !starts_store => StartOrder::Resumed,
             _ => StartOrder::First,
         };
-        let (server, store) = self.start(&own, &name, order, hosts)?;
+        let (server, store, tls) = self.start(&own, &name, order, hosts)?;
         let planned = plan_trial(&own, hosts, server.address)
             .map_err(|what| format!("{}: {what}", own.place))?;
         let mut processes = CrashProcesses {
@@ -106,7 +106,7 @@ impl RunningExperiment<'_> {
             phase: "at the start",
         };
         if let Some(server) = &mut processes.server {
-            check_response(server, &own, hosts, None)?;
+            check_response(server, &own, (hosts, tls.as_ref()), None)?;
         }
         // The set may contain items before the first round, including the items of an interrupted
         // round.
@@ -311,7 +311,9 @@ impl CrashProcesses<'_, '_> {
     fn items(&self, sent: u64) -> Result<Option<FoundItems>, StepError> {
         let stop = self.experiment.runner.stop;
         let flag = stop.flag();
-        let Some(set) = SetReader::of(&self.hosts.client, &self.planned.plan, &flag) else {
+        let planned = self.planned;
+        let set = SetReader::of(&self.hosts.client, &planned.plan, planned, &flag);
+        let Some(set) = set else {
             return Ok(None);
         };
         set.items(sent).map(Some).map_err(|why| {
