@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use floodmark_record::grpc::ResponseStatus;
+
 use crate::distribution::TimeDistribution;
 use crate::metrics::RunState;
 use crate::metrics::{CpuTotals, CurrentRun, LoadMetrics, LoadTarget, PhaseTotals, TargetTotals};
@@ -46,6 +48,7 @@ pub(crate) enum LabelKey {
     Phase,
     Outcome,
     Status,
+    GrpcStatus,
     Direction,
     Role,
     CpuMode,
@@ -71,6 +74,7 @@ impl LabelKey {
             LabelKey::Phase => (Some("phase"), "floodmark.phase"),
             LabelKey::Outcome => (Some("outcome"), "floodmark.outcome"),
             LabelKey::Status => (Some("status"), "http.response.status_code"),
+            LabelKey::GrpcStatus => (Some("grpc_status"), "rpc.response.status_code"),
             LabelKey::Direction => (Some("direction"), "network.io.direction"),
             LabelKey::Role => (Some("role"), "floodmark.role"),
             LabelKey::CpuMode => (Some("mode"), "cpu.mode"),
@@ -277,11 +281,14 @@ fn outcomes(totals: &PhaseTotals) -> Vec<ExportedSeries<'_>> {
 }
 
 fn responses(totals: &PhaseTotals) -> Vec<ExportedSeries<'_>> {
-    let statuses = totals.counts.statuses.iter();
-    by(
-        LabelKey::Status,
-        statuses.map(|(status, &n)| (status.to_string(), n)),
-    )
+    let series = |(status, n): (ResponseStatus, u64)| {
+        let http = (LabelKey::Status, status.http.to_string().into());
+        let grpc = status
+            .grpc
+            .map(|grpc| (LabelKey::GrpcStatus, grpc.name().into()));
+        number([http].into_iter().chain(grpc), n as f64)
+    };
+    totals.counts.by_status().map(series).collect()
 }
 
 fn http_bytes(totals: &PhaseTotals) -> Vec<ExportedSeries<'_>> {
@@ -357,7 +364,7 @@ catalog! {
     Counter, "floodmark_requests_total", "floodmark.requests", "{request}",
         "Requests by outcome.", |all| of_phases(all, |_, of| outcomes(of));
     Counter, "floodmark_responses_total", "floodmark.responses", "{response}",
-        "Complete responses by status code.", |all| of_phases(all, |_, of| responses(of));
+        "Complete responses by HTTP status code, and those of gRPC calls also by gRPC status.", |all| of_phases(all, |_, of| responses(of));
     Counter, "floodmark_good_responses_total", "floodmark.good_responses", "{response}",
         "Ok responses that met their deadline.", |all| of_phases(all, |_, of| one(of.good));
     Counter, "floodmark_reconnects_total", "floodmark.reconnects", "{request}",

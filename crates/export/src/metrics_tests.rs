@@ -3,6 +3,7 @@ use super::*;
 use std::net::SocketAddr;
 
 use floodmark_record::client::{ClientRan, ExternalRun};
+use floodmark_record::grpc::GrpcStatus;
 
 use crate::catalog::{ExportedSeries, ExportedValue, families};
 use crate::testing::{began, example, second, server_used};
@@ -120,6 +121,30 @@ fn shows_the_state_of_the_run() {
     }));
     assert_eq!(state(&metrics), "idle");
     assert_eq!(value(&metrics, "floodmark_requests_in_flight", &[]), 0.0);
+}
+
+#[test]
+fn counts_grpc_statuses_by_name() {
+    let Event::Second(mut row) = second(Phase::Measure, [50_000; 8]) else {
+        unreachable!()
+    };
+    row.counts.statuses = [(200, 9), (503, 1)].into();
+    row.counts.grpc_statuses = [(GrpcStatus::Ok, 7), (GrpcStatus::Unavailable, 2)].into();
+    let mut metrics = LoadMetrics::default();
+    metrics.on(&began("a", None, 1));
+    metrics.on(&Event::Second(row));
+    let name = "floodmark_responses_total";
+    for (label, expected) in [
+        (("grpc_status", "OK"), 7.0),
+        (("grpc_status", "UNAVAILABLE"), 2.0),
+        (("status", "503"), 1.0),
+    ] {
+        assert_eq!(value(&metrics, name, &[label]), expected);
+    }
+    let families = families(&metrics);
+    let responses = families.iter().find(|f| f.definition.prometheus == name);
+    // No series counts a gRPC response a second time.
+    assert_eq!(responses.unwrap().series.len(), 3);
 }
 
 #[test]

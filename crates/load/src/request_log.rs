@@ -18,6 +18,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 
 use floodmark_record::Outcome;
 use floodmark_record::events::{Phase, RequestLogEnd};
+use floodmark_record::grpc::ResponseStatus;
 use floodmark_record::plan::Plan;
 use floodmark_record::worker_input::RequestLogInput;
 
@@ -29,7 +30,7 @@ use crate::request::push_decimal;
 use crate::schedule::mix_bits;
 
 /// First line of the file.
-pub const HEADER: &str = "attempt,number,request,thread,slot,use,intended_ns,free_ns,sent_ns,first_byte_ns,done_ns,status,outcome,bytes\n";
+pub const HEADER: &str = "attempt,number,request,thread,slot,use,intended_ns,free_ns,sent_ns,first_byte_ns,done_ns,status,outcome,bytes,grpc_status\n";
 
 /// Number of requests in a block.
 const BLOCK: usize = 4096;
@@ -81,8 +82,8 @@ struct LoggedRequest {
     first: Ns,
     done: Ns,
     bytes: u64,
-    /// 0 if there is no response.
-    status: u16,
+    /// `None` if there is no complete response.
+    status: Option<ResponseStatus>,
     outcome: LoggedOutcome,
 }
 
@@ -173,7 +174,7 @@ impl RequestLog {
         connection: &ConnectionSlot,
         slot: Slot,
         done: Ns,
-        status: u16,
+        status: Option<ResponseStatus>,
         outcome: LoggedOutcome,
     ) {
         let moments = &exchange.moments;
@@ -289,10 +290,14 @@ impl RequestLogWriter<'_> {
         known(out, of.first);
         push_decimal(of.done, out);
         comma(out);
-        known(out, of.status.into());
+        known(out, of.status.map_or(0, |status| status.http.into()));
         out.extend_from_slice(of.outcome.name().as_bytes());
         comma(out);
         push_decimal(of.bytes, out);
+        comma(out);
+        if let Some(grpc) = of.status.and_then(|status| status.grpc) {
+            out.extend_from_slice(grpc.name().as_bytes());
+        }
         out.push(b'\n');
     }
 }
@@ -342,7 +347,7 @@ mod tests {
         let (exchange, connection) = (Exchange::default(), ConnectionSlot::default());
         for done in 2..12 {
             let outcome = LoggedOutcome::ConnectFailed;
-            log.add(&exchange, &connection, 0, done, 0, outcome);
+            log.add(&exchange, &connection, 0, done, None, outcome);
         }
         log.finish();
         let end = writer.run();

@@ -82,8 +82,22 @@ fn asks_the_server_for_descriptions() {
 fn counts_statuses_by_name() {
     let server = Greeter::start(&["v1"]);
     let method = "helloworld.Greeter/Fail";
-    let load = call(&server, method, &[]);
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("requests.csv");
+    let load = call(&server, method, &["--request-log", log.to_str().unwrap()]);
     assert_eq!(load.counts().wrong, 200);
+    let lines = std::fs::read_to_string(log).unwrap();
+    let mut lines = lines.lines();
+    assert!(
+        lines
+            .next()
+            .unwrap()
+            .ends_with(",outcome,bytes,grpc_status")
+    );
+    assert_eq!(
+        lines.filter(|line| line.ends_with(",NOT_FOUND")).count(),
+        200
+    );
     assert_eq!(
         load.counts().grpc_statuses,
         [(GrpcStatus::NotFound, 200)].into()

@@ -19,7 +19,7 @@ fn logged(url: &str, arguments: &[&str]) -> (Load, Vec<Vec<String>>) {
     let mut lines = text.lines();
     assert_eq!(
         lines.next().unwrap(),
-        "attempt,number,request,thread,slot,use,intended_ns,free_ns,sent_ns,first_byte_ns,done_ns,status,outcome,bytes"
+        "attempt,number,request,thread,slot,use,intended_ns,free_ns,sent_ns,first_byte_ns,done_ns,status,outcome,bytes,grpc_status"
     );
     let values = |line: &str| line.split(',').map(str::to_owned).collect();
     (load, lines.map(values).collect())

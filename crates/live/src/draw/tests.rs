@@ -2,13 +2,14 @@
 
 use floodmark_record::Event;
 use floodmark_record::capacity::TrialOutcome::{Miss, Pass, Void};
-use floodmark_record::events::Connecting;
+use floodmark_record::events::{Connecting, Phase};
+use floodmark_record::grpc::GrpcStatus;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::style::Color;
 
 use super::*;
-use crate::testing::{began, end, feed, load, part, search};
+use crate::testing::{began, end, feed, load, part, search, second};
 
 /// Returns what a terminal of this size shows.
 fn shown(state: &LiveState, (width, height): (u16, u16), color: bool) -> TestBackend {
@@ -49,6 +50,25 @@ fn shows_a_load() {
     insta::assert_snapshot!("load_80x24", shown(&load(900), (80, 24), false));
     insta::assert_snapshot!("load_120x40", shown(&load(2_000), (120, 40), false));
     insta::assert_snapshot!("load_40x10", shown(&load(2_000), (40, 10), false));
+}
+
+#[test]
+fn counts_grpc_statuses_by_name() {
+    let Event::Second(mut row) = second(0, 90, 10) else {
+        unreachable!()
+    };
+    row.counts.statuses = [(200, 97), (503, 3)].into();
+    row.counts.grpc_statuses = [(GrpcStatus::Ok, 90), (GrpcStatus::Unavailable, 7)].into();
+    let mut state = LiveState::default();
+    state.on(&began(None));
+    state.on(&Event::Began {
+        phase: Phase::Measure,
+        at_ns: 0,
+    });
+    state.on(&Event::Second(row));
+    let text = shown(&state, (120, 40), false).to_string();
+    let statuses = "status 503: 3, OK: 90, UNAVAILABLE: 7";
+    assert!(text.contains(statuses), "{text}");
 }
 
 #[test]

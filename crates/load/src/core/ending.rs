@@ -194,7 +194,7 @@ impl Core {
             .responded(&exchange.moments, at, status, outcome);
         if let Some(log) = &mut self.request_log {
             let outcome = LoggedOutcome::Sent(outcome);
-            log.add(exchange, connection, slot, at, status.http, outcome);
+            log.add(exchange, connection, slot, at, Some(status), outcome);
         }
         if outcome != Outcome::Ok && self.not_ok_responses.wants(status) {
             match excerpt {
@@ -280,7 +280,7 @@ impl Core {
                         self.recorder.in_flight_at_end(&exchange.moments, now);
                         if let Some(log) = &mut self.request_log {
                             let outcome = LoggedOutcome::InFlightAtEnd;
-                            log.add(exchange, connection, slot, now, 0, outcome);
+                            log.add(exchange, connection, slot, now, None, outcome);
                         }
                         self.count_silent(slot);
                         self.keep_unknown(index, now);
@@ -315,7 +315,7 @@ impl Core {
                         None
                     };
                     if let Some((log, outcome)) = self.request_log.as_mut().zip(outcome) {
-                        log.add(exchange, connection, slot, now, 0, outcome);
+                        log.add(exchange, connection, slot, now, None, outcome);
                     }
                     let is_retry = exchange.retried.is_some();
                     self.targets.given_up(connection.target);
@@ -440,7 +440,7 @@ impl Core {
         self.recorder.failed(&exchange.moments, now, outcome);
         if let Some(log) = &mut self.request_log {
             let outcome = LoggedOutcome::Sent(outcome);
-            log.add(exchange, connection, slot, now, 0, outcome);
+            log.add(exchange, connection, slot, now, None, outcome);
         }
         if outcome == Outcome::TimedOut {
             self.count_silent(slot);

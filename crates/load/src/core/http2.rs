@@ -714,7 +714,7 @@ impl Core {
                 connection,
                 slot,
                 now,
-                0,
+                None,
                 LoggedOutcome::ConnectFailed,
             );
         }
@@ -780,7 +780,7 @@ impl Core {
                     ..Exchange::default()
                 };
                 let outcome = LoggedOutcome::InFlightAtEnd;
-                log.add(&exchange, &connection, 0, now, 0, outcome);
+                log.add(&exchange, &connection, 0, now, None, outcome);
             }
         }
     }

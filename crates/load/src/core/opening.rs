@@ -297,7 +297,7 @@ impl Core {
         if let Some((log, outcome)) = self.request_log.as_mut().zip(failed) {
             let exchange = &self.exchanges[first];
             let connection = &self.connections[slot as usize];
-            log.add(exchange, connection, slot, now, 0, outcome);
+            log.add(exchange, connection, slot, now, None, outcome);
         }
         let closed_model = matches!(self.arrivals, RequestSource::Closed { .. });
         if closed_model && !self.preparing && !self.winding_up {
