@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use floodmark_load::tls::{Tls, TlsError};
-use floodmark_record::tls::{TlsCredentials, TlsPlan, Trust, TrustAnchor};
+use floodmark_record::tls::{ClientIdentity, TlsCredentials, TlsPlan, Trust, TrustAnchor};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::{Error as PemError, PemObject};
 
@@ -30,8 +30,8 @@ pub(crate) fn plan(
         .filter(|name| name.parse::<IpAddr>().is_ok())
     {
         return Err(format!(
-            "{} {name}: SNI cannot contain an IP address; use a host name, or remove it",
-            spec.name("sni")
+            "{sni} {name}: SNI cannot contain an IP address; use a host name, or remove {sni}",
+            sni = spec.name("sni")
         ));
     }
     let (trust, anchors) = match (load.insecure == Some(true), &load.cacert) {
@@ -50,8 +50,7 @@ pub(crate) fn plan(
         server_name: load.sni.clone().unwrap_or(host),
         trust,
         resumption: load.no_resumption != Some(true),
-        client_certificate_sha256: (identity.as_ref())
-            .and_then(|identity| Some(identity.chain.first()?.sha256())),
+        client_certificate_sha256: identity.as_ref().and_then(ClientIdentity::sha256),
     };
     let credentials = TlsCredentials { anchors, identity };
     match Tls::new(&plan, &credentials) {
@@ -70,22 +69,31 @@ pub(crate) fn warning(spec: &PlanSpec, credentials: &TlsCredentials) -> Option<S
 /// `cert` and `key` must name the same files again.
 ///
 /// # Errors
-/// `cacert` or `cert` is required but `None`, a file is missing or unusable, or the host has no
-/// authorities.
+/// `cacert` or `cert` is required but `None`, `cert` is not the certificate of the recorded plan, a
+/// file is missing or unusable, or the host has no authorities.
 pub fn credentials(
     plan: &TlsPlan,
     cacert: Option<&Path>,
     cert: Option<&Path>,
     key: Option<&Path>,
 ) -> Result<TlsCredentials, String> {
-    if plan.client_certificate_sha256.is_some() && cert.is_none() {
-        let what = "the run used a client certificate; pass it with --cert FILE, and its key with --key FILE";
-        return Err(what.to_owned());
+    let anchors = anchors(plan, cacert)?;
+    let identity = client_certificate::read(Origin::CommandLine, cert, key)?;
+    let now = identity.as_ref().and_then(ClientIdentity::sha256);
+    let file = cert.map_or_else(String::new, |path| format!(" {}", path.display()));
+    match (&plan.client_certificate_sha256, now) {
+        (Some(_), None) => {
+            let what = "the run used a client certificate; pass it with --cert FILE, and its key with --key FILE";
+            Err(what.to_owned())
+        }
+        (None, Some(_)) => Err(format!(
+            "--cert{file}: the run used no client certificate; remove --cert"
+        )),
+        (Some(then), Some(now)) if *then != now => Err(format!(
+            "--cert{file}: not the run's client certificate (SHA-256 {now}); pass the one with SHA-256 {then}"
+        )),
+        _ => Ok(TlsCredentials { anchors, identity }),
     }
-    Ok(TlsCredentials {
-        anchors: anchors(plan, cacert)?,
-        identity: client_certificate::read(Origin::CommandLine, cert, key)?,
-    })
 }
 
 fn anchors(plan: &TlsPlan, cacert: Option<&Path>) -> Result<Vec<TrustAnchor>, String> {

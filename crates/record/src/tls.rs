@@ -55,6 +55,15 @@ pub struct ClientIdentity {
     pub key: PrivateKey,
 }
 
+impl ClientIdentity {
+    /// Returns the SHA-256 fingerprint of the client's certificate in lower-case hexadecimal, or
+    /// `None` if the chain is empty.
+    #[must_use]
+    pub fn sha256(&self) -> Option<String> {
+        self.chain.first().map(ClientCertificate::sha256)
+    }
+}
+
 /// A DER-encoded certificate that the client sends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]

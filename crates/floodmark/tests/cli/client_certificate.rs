@@ -352,6 +352,31 @@ fn a_proof_needs_the_certificate_again() {
     assert_eq!(code(&output), 2);
     let printed = text(&output.stderr);
     assert!(printed.contains("pass it with --cert FILE"), "{printed}");
+    let [other, other_key] = files.identity("other", &client(Valid::Now));
+    let without = load_with(
+        &format!(
+            "https://{}/",
+            serve("127.0.0.1", server(&SERVER, &SUITES, true))
+        ),
+        &[],
+    );
+    without.ends_with(0);
+    let without = without.directory.path().join("result");
+    for (result, words) in [
+        (&result, ": not the run's client certificate (SHA-256 "),
+        (
+            &without,
+            "the run used no client certificate; remove --cert",
+        ),
+    ] {
+        let result = result.to_str().unwrap();
+        let output = run(&[
+            "why", "--prove", result, "--cert", &other, "--key", &other_key,
+        ]);
+        assert_eq!(code(&output), 2);
+        let printed = text(&output.stderr);
+        assert!(printed.contains(words), "{printed}");
+    }
 }
 
 #[test]
