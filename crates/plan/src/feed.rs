@@ -5,6 +5,7 @@ use std::path::Path;
 use floodmark_record::body::RequestBody;
 use floodmark_record::feed::{Feed, FeedColumn, RowChoice};
 use floodmark_record::units::plural;
+use floodmark_wire::is_authority;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 use crate::input;
@@ -21,6 +22,11 @@ const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
 /// Names that a column cannot have, because they are templates.
 const TEMPLATES: [&str; 3] = ["seq", "uuid", "key"];
 
+/// Returns whether a placeholder with this name is a template instead of a column.
+pub(crate) fn is_template(name: &str) -> bool {
+    TEMPLATES.contains(&name) || name.starts_with("rand:")
+}
+
 /// Where requests use the values of a column.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ColumnUse {
@@ -32,6 +38,10 @@ pub(crate) struct ColumnUse {
     pub starts_path: bool,
     /// In a header.
     pub in_header: bool,
+    /// In the `Host` header of a request over HTTP/2, which becomes `:authority`.
+    pub in_authority: bool,
+    /// In such a header that contains only columns.
+    pub fills_authority: bool,
     /// In a body.
     pub in_body: bool,
 }
@@ -51,6 +61,12 @@ impl ColumnUse {
             )
         } else if self.in_header && value.iter().any(|byte| matches!(byte, 0 | b'\r' | b'\n')) {
             Some("contains a line break or a null byte, which a header cannot contain")
+        } else if self.in_authority && !is_authority(value)
+            || self.fills_authority && value.is_empty()
+        {
+            Some(
+                "is not a valid host, which HTTP/2 requires in the Host header; use HOST or HOST:PORT",
+            )
         } else {
             None
         }
@@ -96,10 +112,7 @@ pub(crate) fn read(
                 "column \"{name}\" occurs twice; rename one"
             )));
         }
-        if TEMPLATES.contains(&name.as_str())
-            || name.starts_with("rand:")
-            || name.starts_with("raw:")
-        {
+        if is_template(&name) || name.starts_with("raw:") {
             return Err(in_header(format!(
                 "column name \"{name}\" is reserved for a template; rename the column"
             )));
@@ -295,6 +308,8 @@ mod tests {
         raw_in_path: false,
         starts_path: false,
         in_header: false,
+        in_authority: false,
+        fills_authority: false,
         in_body: true,
     };
 
@@ -385,6 +400,30 @@ mod tests {
                     ..BODY
                 },
                 "f.csv:2: the value of \"b\" contains a character",
+            ),
+            (
+                "a,b\n1,x y",
+                ColumnUse {
+                    in_authority: true,
+                    ..BODY
+                },
+                "f.csv:2: the value of \"b\" is not a valid host, which HTTP/2",
+            ),
+            (
+                "a,b\n1,u@x",
+                ColumnUse {
+                    in_authority: true,
+                    ..BODY
+                },
+                "f.csv:2: the value of \"b\" is not a valid host",
+            ),
+            (
+                "a,b\n1,\n",
+                ColumnUse {
+                    fills_authority: true,
+                    ..BODY
+                },
+                "f.csv:2: the value of \"b\" is not a valid host",
             ),
             (
                 "a,b\n/1,x",

@@ -91,11 +91,11 @@ struct MixEntry {
 impl MixFile {
     /// Reads a mix file. Relative paths in the file are relative to the file's directory. Each
     /// header in `defaults` applies to the requests that do not set this header, and the conditions
-    /// in `defaults` apply to the requests that do not set `expect`.
+    /// in `defaults` apply to the requests that do not set `expect`. `http` is the version of HTTP.
     ///
     /// # Errors
     /// The file cannot be read or is not a valid mix.
-    pub fn read(path: &Path, defaults: &PlanSpec) -> Result<Self, FileError> {
+    pub fn read(path: &Path, defaults: &PlanSpec, http: Http) -> Result<Self, FileError> {
         let file = TomlFile::read(path)?;
         let document: MixDocument = file.parse()?;
         let entries = document.request;
@@ -125,7 +125,7 @@ impl MixFile {
         }
         reduce(&mut requests).map_err(|what| file.error(&first.span(), what))?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let feeds = read_feeds(&file, &document.feed, &requests)?;
+        let feeds = read_feeds(&file, &document.feed, &requests, http)?;
         Ok(MixFile {
             mix: Mix {
                 file: name.into_owned(),
@@ -200,6 +200,7 @@ fn read_feeds(
     file: &TomlFile,
     entries: &[Located<FeedEntry>],
     requests: &[MixRequest],
+    http: Http,
 ) -> Result<Vec<Feed>, FileError> {
     let mut feeds: Vec<Feed> = Vec::new();
     let mut values = 0;
@@ -211,7 +212,7 @@ fn read_feeds(
         let directory = file.path().parent().unwrap_or(Path::new(""));
         let path = directory.join(name.as_str());
         let take = entry.take.unwrap_or_default();
-        let feed = feed::read(&path, take, |column| column_use(column, requests))
+        let feed = feed::read(&path, take, |column| column_use(column, requests, http))
             .map_err(|error| file.error(&name.span(), format!("file {error}")))?;
         for column in &feed.columns {
             let is_same = |other: &FeedColumn| other.name == column.name;
@@ -261,8 +262,19 @@ fn has_column(text: &[u8], name: &str) -> bool {
     is_in(format!("{{{name}}}")) || is_in(format!("{{raw:{name}}}"))
 }
 
+/// Returns whether a value with placeholders contains only columns.
+fn has_only_columns(value: &str) -> bool {
+    value
+        .trim()
+        .split('{')
+        .all(|part| match part.split_once('}') {
+            Some((name, text)) => text.is_empty() && !feed::is_template(name),
+            None => part.is_empty(),
+        })
+}
+
 /// Returns how requests use a column.
-fn column_use(name: &str, requests: &[MixRequest]) -> ColumnUse {
+fn column_use(name: &str, requests: &[MixRequest], http: Http) -> ColumnUse {
     let (own, raw) = (format!("{{{name}}}"), format!("{{raw:{name}}}"));
     let mut found = ColumnUse::default();
     for request in requests.iter().filter(|request| request.templates) {
@@ -270,8 +282,14 @@ fn column_use(name: &str, requests: &[MixRequest]) -> ColumnUse {
         found.encoded |= request.path.contains(&own);
         found.raw_in_path |= request.path.contains(&raw);
         found.starts_path |= request.path.starts_with(&raw);
-        let mut headers = request.request.headers.iter();
-        found.in_header |= headers.any(|(_, value)| is_in(value.as_bytes()));
+        for (header, value) in &request.request.headers {
+            let is_used = is_in(value.as_bytes());
+            found.in_header |= is_used;
+            if http != Http::V1 && header.eq_ignore_ascii_case("host") {
+                found.in_authority |= is_used;
+                found.fills_authority |= is_used && has_only_columns(value);
+            }
+        }
         found.in_body |= is_in(request.request.body.bytes().unwrap_or_default());
     }
     found
@@ -509,7 +527,7 @@ pub(crate) fn of_spec(
             target.url, target.authority
         ));
     }
-    let read = MixFile::read(path, spec).and_then(|mut file| {
+    let read = MixFile::read(path, spec, http).and_then(|mut file| {
         file.encode_calls(http, spec, calls)?;
         Ok(Some(file))
     });

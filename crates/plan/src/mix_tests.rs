@@ -8,7 +8,7 @@ fn read(text: &str, common: &PlanSpec) -> Result<MixFile, FileError> {
     let path = directory.path().join("mix.toml");
     std::fs::write(&path, text).unwrap();
     std::fs::write(directory.path().join("order.json"), b"{\"id\": {seq}}\n").unwrap();
-    MixFile::read(&path, common).map_err(|error| FileError {
+    MixFile::read(&path, common, Http::V1).map_err(|error| FileError {
         // Remove the temporary directory's path from the message.
         place: error.place.rsplit('/').next().unwrap().to_owned(),
         what: error
@@ -260,7 +260,7 @@ fn reads_the_example_in_the_guide() {
 fn refuses_unreadable_files() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("mix.toml");
-    let missing = MixFile::read(&path, &PlanSpec::default());
+    let missing = MixFile::read(&path, &PlanSpec::default(), Http::V1);
     assert_eq!(
         missing.unwrap_err().to_string(),
         format!(
@@ -269,12 +269,23 @@ fn refuses_unreadable_files() {
         )
     );
     std::fs::write(&path, b"# a\n# \xff\n").unwrap();
-    let error = MixFile::read(&path, &PlanSpec::default()).unwrap_err();
+    let error = MixFile::read(&path, &PlanSpec::default(), Http::V1).unwrap_err();
     assert!(
         error.place.ends_with(":2") && error.what.contains("UTF-8"),
         "{error}"
     );
-    assert!(MixFile::read(directory.path(), &PlanSpec::default()).is_err());
-    let endless = MixFile::read(Path::new("/dev/zero"), &PlanSpec::default()).unwrap_err();
+    assert!(MixFile::read(directory.path(), &PlanSpec::default(), Http::V1).is_err());
+    let endless =
+        MixFile::read(Path::new("/dev/zero"), &PlanSpec::default(), Http::V1).unwrap_err();
     assert!(endless.what.contains("67108864"), "{endless}");
+}
+
+#[test]
+fn recognizes_headers_that_contain_only_columns() {
+    for value in ["{a}", " {raw:a} ", "{a}{b}"] {
+        assert!(has_only_columns(value), "{value}");
+    }
+    for value in ["{a}:80", "x{a}", "{a}{seq}", "{a}.{b}"] {
+        assert!(!has_only_columns(value), "{value}");
+    }
 }

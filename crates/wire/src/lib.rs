@@ -16,4 +16,4 @@ mod request;
 pub use error::ReadError;
 pub use head::{MAX_HEADERS, MAX_SECTION_BYTES};
 pub use reader::{BodySink, Fed, MAX_INTERIM, Reader, Response};
-pub use request::{RequestError, RequestSpec, request_bytes, request_head};
+pub use request::{RequestError, RequestSpec, is_authority, request_bytes, request_head};

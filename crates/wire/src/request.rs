@@ -172,6 +172,13 @@ pub(crate) fn adds_length(spec: &RequestSpec<'_>) -> bool {
     has_length && !is_given(spec.headers, "content-length")
 }
 
+/// Returns whether `Host` or `:authority` may contain these bytes: visible ASCII characters except
+/// `@`, because HTTP/2 forbids user information (RFC 9113, section 8.3.1).
+#[must_use]
+pub fn is_authority(bytes: &[u8]) -> bool {
+    bytes.iter().all(|b| b.is_ascii_graphic() && *b != b'@')
+}
+
 pub(crate) fn check_line(spec: &RequestSpec<'_>) -> Result<(), RequestError> {
     let is_graphic = |text: &str| text.bytes().all(|b| b.is_ascii_graphic());
     Err(if !is_token(spec.method) {
@@ -184,7 +191,7 @@ pub(crate) fn check_line(spec: &RequestSpec<'_>) -> Result<(), RequestError> {
         RequestError::PathWithoutSlash(spec.path.to_owned())
     } else if spec.authority.is_empty() {
         RequestError::EmptyAuthority
-    } else if !is_graphic(spec.authority) || spec.authority.contains('@') {
+    } else if !is_authority(spec.authority.as_bytes()) {
         RequestError::IllegalAuthority(spec.authority.to_owned())
     } else {
         return Ok(());

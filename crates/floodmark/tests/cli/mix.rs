@@ -10,7 +10,7 @@ use floodmark_record::events::EndReason;
 use floodmark_record::run::Status;
 
 use crate::support::hostile::Listener;
-use crate::support::{code, load, run, text};
+use crate::support::{Serve, code, load, run, text};
 
 /// Starts a server for the documented mix. The server records each request.
 fn shop() -> (Listener, Arc<Mutex<Vec<String>>>) {
@@ -399,6 +399,40 @@ fn evaluates_a_threshold_of_one_request() {
     let csv = std::fs::read_to_string(csv).unwrap();
     assert!(csv.lines().any(|line| line.ends_with(",good")), "{csv}");
     assert!(csv.lines().any(|line| line.ends_with(",bad")), "{csv}");
+}
+
+/// Over HTTP/2, the `Host` header becomes `:authority`.
+#[test]
+fn hosts_from_a_data_file_are_valid_over_http2() {
+    let server = Serve::start(&["hello"]);
+    let mix = sign_in("in-turn").replace("X-Team: {team}", "Host: {team}");
+    let load = |http: &str, team: &str| {
+        let csv = format!("user,team,page\n1,{team},/\n");
+        let (_directory, path) = with_feed(&mix, csv.as_bytes());
+        let output = run(&[
+            "load",
+            &server.url,
+            "--mix",
+            &path,
+            "-n",
+            "2",
+            "-c",
+            "1",
+            "--http",
+            http,
+        ]);
+        (code(&output), text(&output.stderr))
+    };
+    for team in ["a b", "u@a", "\u{e4}", "\"\""] {
+        let (code, printed) = load("2", team);
+        assert_eq!((code, printed.lines().count()), (2, 1), "{printed}");
+        let words = "users.csv:2: the value of \"team\" is not a valid host, which HTTP/2";
+        assert!(printed.contains(words), "{printed}");
+        let (code, printed) = load("1.1", team);
+        assert_eq!(code, 0, "{printed}");
+    }
+    let (code, printed) = load("2", "a:80");
+    assert_eq!(code, 0, "{printed}");
 }
 
 #[test]
