@@ -4,7 +4,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use prost_reflect::{DescriptorError, DescriptorPool, MethodDescriptor};
+use prost::{DecodeError, Message};
+use prost_reflect::prost_types::{FileDescriptorProto, FileDescriptorSet};
+use prost_reflect::{
+    Cardinality, DescriptorError, DescriptorPool, Kind, MessageDescriptor, MethodDescriptor,
+};
 use protox::Compiler;
 
 /// Name of a method, such as `helloworld.Greeter/SayHello`.
@@ -65,9 +69,64 @@ pub enum ProtoError {
     /// A `.proto` file is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// The bytes are not a descriptor set, or a file that it imports is missing.
+    /// The bytes are not a descriptor set.
+    #[error("{0}")]
+    NotASet(#[from] DecodeError),
+    /// The files of a descriptor set contradict each other, or an imported file is missing.
     #[error("{0}")]
     DescriptorSet(#[from] DescriptorError),
+    /// A description is not supported.
+    #[error(transparent)]
+    Unsupported(#[from] UnsupportedDescription),
+}
+
+/// A description for which `prost-reflect` would panic.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UnsupportedDescription {
+    /// A file uses neither `proto2` nor `proto3`, but for example editions.
+    #[error("{file}: unsupported syntax \"{syntax}\", expected proto2 or proto3")]
+    Syntax {
+        /// Name of the file.
+        file: String,
+        /// The syntax.
+        syntax: String,
+    },
+    /// A message is marked as a map entry, but does not have one key and one value, or its key has
+    /// a type that keys cannot have. No compiler of `.proto` files creates such an entry. Contains
+    /// the name of the message.
+    #[error("the map entry {0} is invalid")]
+    MapEntry(String),
+}
+
+/// Checks the syntax of a file.
+pub(crate) fn check_syntax(file: &FileDescriptorProto) -> Result<(), UnsupportedDescription> {
+    match file.syntax.as_deref() {
+        None | Some("proto2" | "proto3") => Ok(()),
+        Some(syntax) => Err(UnsupportedDescription::Syntax {
+            file: file.name().to_owned(),
+            syntax: syntax.to_owned(),
+        }),
+    }
+}
+
+/// Returns whether a map entry has one key and one value.
+fn is_valid_entry(entry: &MessageDescriptor) -> bool {
+    let single = |number| {
+        let field = entry.get_field(number);
+        field.filter(|field| field.cardinality() != Cardinality::Repeated)
+    };
+    single(MAP_KEY).is_some_and(|key| is_key(&key.kind())) && single(MAP_VALUE).is_some()
+}
+
+/// Field numbers of the key and the value in a map entry.
+const MAP_KEY: u32 = 1;
+const MAP_VALUE: u32 = 2;
+
+/// Returns whether the keys of a map can have this type.
+fn is_key(kind: &Kind) -> bool {
+    let is_fraction = matches!(kind, Kind::Double | Kind::Float);
+    let is_composite = matches!(kind, Kind::Bytes | Kind::Message(_) | Kind::Enum(_));
+    !is_fraction && !is_composite
 }
 
 /// The reason why a method cannot be called.
@@ -135,7 +194,7 @@ impl Descriptions {
             compiler.open_file(&path)?;
             Ok(compiler.descriptor_pool())
         };
-        compile().map(Descriptions).map_err(|error: protox::Error| {
+        let pool = compile().map_err(|error: protox::Error| {
             // The debug format contains file, line and column.
             let text = format!("{error:?}").replace('\n', " ");
             if error.is_file_not_found() {
@@ -143,21 +202,37 @@ impl Descriptions {
             } else {
                 ProtoError::Invalid(text)
             }
-        })
+        })?;
+        Ok(Self::from_pool(pool)?)
     }
 
     /// Reads a descriptor set (`google.protobuf.FileDescriptorSet`).
     ///
     /// # Errors
-    /// The bytes are not a descriptor set, or it lacks an imported file.
+    /// The bytes are not a descriptor set, or it lacks an imported file or is not supported.
     pub fn from_set(bytes: &[u8]) -> Result<Self, ProtoError> {
+        let set = FileDescriptorSet::decode(bytes)?;
+        set.file.iter().try_for_each(check_syntax)?;
         let mut pool = DescriptorPool::new();
-        pool.decode_file_descriptor_set(bytes)?;
-        Ok(Descriptions(pool))
+        pool.add_file_descriptor_set(set)?;
+        Ok(Self::from_pool(pool)?)
     }
 
-    pub(crate) fn from_pool(pool: DescriptorPool) -> Self {
-        Descriptions(pool)
+    /// Returns the descriptions in a pool.
+    ///
+    /// # Errors
+    /// A map entry is invalid.
+    pub(crate) fn from_pool(pool: DescriptorPool) -> Result<Self, UnsupportedDescription> {
+        let mut entries = pool.all_messages().filter(MessageDescriptor::is_map_entry);
+        match entries.find(|entry| !is_valid_entry(entry)) {
+            Some(entry) => Err(UnsupportedDescription::MapEntry(
+                entry.full_name().to_owned(),
+            )),
+            None => {
+                drop(entries);
+                Ok(Descriptions(pool))
+            }
+        }
     }
 
     /// Returns a unary method.
@@ -305,6 +380,120 @@ mod tests {
             error.to_string(),
             "service \"helloworld.Greeter\" has no method \"Say\""
         );
+    }
+
+    /// Calls all methods with messages that use all kinds of values.
+    fn encode_messages(Descriptions(pool): &Descriptions) {
+        for method in pool
+            .services()
+            .flat_map(|of| of.methods().collect::<Vec<_>>())
+        {
+            for json in [
+                r#"{}"#,
+                r#"{"a": {"x": 1}, "b": {"1": {"a": {"y": 2}}}, "c": ["RED", 1], "d": "1970-01-01T00:00:05Z"}"#,
+                r#"{"a": {"true": "x"}, "b": {"x": null}, "c": "RED", "d": {"seconds": 5}}"#,
+                r#"{"a": [{"x": 1}], "b": {"": {}}, "c": {"x": 1}, "d": [5]}"#,
+            ] {
+                // The messages need not fit.
+                let _ = Method(method.clone()).request(json.as_bytes());
+            }
+        }
+    }
+
+    #[test]
+    fn no_descriptor_set_causes_a_panic() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.proto");
+        let text = r#"
+            syntax = "proto3";
+            package a;
+            import "google/protobuf/timestamp.proto";
+            enum Color { NONE = 0; RED = 1; }
+            message A {
+                map<string, int32> a = 1;
+                map<int32, A> b = 2;
+                repeated Color c = 3;
+                oneof time { google.protobuf.Timestamp d = 4; string e = 5; }
+            }
+            service S { rpc Do(A) returns (A); }
+        "#;
+        std::fs::write(&path, text).unwrap();
+        let mut compiler = Compiler::new([directory.path()]).unwrap();
+        compiler.include_imports(true).open_file(&path).unwrap();
+        let set = compiler.encode_file_descriptor_set();
+        encode_messages(&Descriptions::from_set(&set).unwrap());
+        let mut valid = 0;
+        for position in 0..set.len() {
+            let byte = set[position];
+            for other in [0, 1, 3, byte ^ 1, byte ^ 2, byte.wrapping_add(1), 0x7f] {
+                let mut set = set.clone();
+                set[position] = other;
+                if let Ok(descriptions) = Descriptions::from_set(&set) {
+                    encode_messages(&descriptions);
+                    valid += 1;
+                }
+            }
+        }
+        assert!(valid > 1000, "{valid}");
+    }
+
+    #[test]
+    fn refuses_invalid_map_entries() {
+        use prost_reflect::prost_types::field_descriptor_proto::{Label, Type};
+        use prost_reflect::prost_types::{DescriptorProto, FieldDescriptorProto, MessageOptions};
+        let field = |number, of: Type, label: Label| FieldDescriptorProto {
+            name: Some(format!("f{number}")),
+            number: Some(number),
+            label: Some(label.into()),
+            r#type: Some(of.into()),
+            ..FieldDescriptorProto::default()
+        };
+        let read = |fields: &[FieldDescriptorProto]| {
+            let entry = DescriptorProto {
+                name: Some("Entry".to_owned()),
+                field: fields.to_vec(),
+                options: Some(MessageOptions {
+                    map_entry: Some(true),
+                    ..MessageOptions::default()
+                }),
+                ..DescriptorProto::default()
+            };
+            let file = FileDescriptorProto {
+                name: Some("a.proto".to_owned()),
+                message_type: vec![entry],
+                ..FileDescriptorProto::default()
+            };
+            let mut pool = DescriptorPool::new();
+            pool.add_file_descriptor_proto(file).unwrap();
+            Descriptions::from_pool(pool).map(|_| ())
+        };
+        let invalid = Err(UnsupportedDescription::MapEntry("Entry".to_owned()));
+        let (one, many) = (Label::Optional, Label::Repeated);
+        let value = field(2, Type::Double, one);
+        for key in [Type::Int32, Type::Fixed64, Type::Bool, Type::String] {
+            assert_eq!(read(&[field(1, key, one), value.clone()]), Ok(()));
+            assert_eq!(read(&[field(1, key, many), value.clone()]), invalid);
+            assert_eq!(read(&[field(1, key, one), field(2, key, many)]), invalid);
+            assert_eq!(read(&[field(1, key, one), field(3, key, one)]), invalid);
+        }
+        for key in [Type::Double, Type::Float, Type::Bytes] {
+            assert_eq!(read(&[field(1, key, one), value.clone()]), invalid);
+        }
+        assert_eq!(read(&[value]), invalid);
+        assert_eq!(read(&[]), invalid);
+    }
+
+    #[test]
+    fn refuses_editions() {
+        let file = FileDescriptorProto {
+            name: Some("a.proto".to_owned()),
+            syntax: Some("editions".to_owned()),
+            ..FileDescriptorProto::default()
+        };
+        let set = FileDescriptorSet { file: vec![file] };
+        let error = Descriptions::from_set(&set.encode_to_vec()).unwrap_err();
+        let expected = "a.proto: unsupported syntax \"editions\", expected proto2 or proto3";
+        assert_eq!(error.to_string(), expected);
     }
 
     #[test]

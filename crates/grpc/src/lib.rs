@@ -11,5 +11,7 @@ pub mod health;
 mod message;
 pub mod reflection;
 
-pub use descriptions::{Descriptions, Method, MethodError, MethodName, ProtoError};
+pub use descriptions::{
+    Descriptions, Method, MethodError, MethodName, ProtoError, UnsupportedDescription,
+};
 pub use message::MessageError;

@@ -8,7 +8,8 @@ use prost::Message;
 use prost_reflect::prost_types::FileDescriptorProto;
 use prost_reflect::{DescriptorError, DescriptorPool};
 
-use crate::{Descriptions, MethodError, MethodName};
+use crate::descriptions::check_syntax;
+use crate::{Descriptions, MethodError, MethodName, UnsupportedDescription};
 
 /// Paths of the method by protocol version, latest first.
 const PATHS: [&str; 2] = [
@@ -27,7 +28,7 @@ const MAX_DESCRIPTION_BYTES: usize = 8 << 20;
 pub enum ReflectionError<E> {
     /// The server does not support reflection.
     #[error("the server does not support reflection")]
-    Unsupported,
+    NoReflection,
     /// A call failed.
     #[error("reflection failed: {0}")]
     Call(E),
@@ -46,6 +47,9 @@ pub enum ReflectionError<E> {
     /// The descriptions contradict each other.
     #[error("reflection failed: {0}")]
     Descriptor(#[from] DescriptorError),
+    /// A description is not supported.
+    #[error("reflection failed: {0}")]
+    Unsupported(#[from] UnsupportedDescription),
     /// The server has no such service.
     #[error(transparent)]
     Method(#[from] MethodError),
@@ -160,7 +164,7 @@ pub fn describe<E>(
             version = Some(path);
             return content.ok_or(ReflectionError::InvalidResponse);
         }
-        Err(ReflectionError::Unsupported)
+        Err(ReflectionError::NoReflection)
     };
     let first = match ask(Subject::Symbol(method.service.clone()))? {
         Content::Files(files) => files,
@@ -181,9 +185,10 @@ pub fn describe<E>(
     let well_known = DescriptorPool::global();
     for _ in 0..MAX_QUESTIONS {
         let Some(missing) = missing(&files) else {
+            files.values().try_for_each(check_syntax)?;
             let mut pool = DescriptorPool::new();
             pool.add_file_descriptor_protos(files.into_values())?;
-            return Ok(Descriptions::from_pool(pool));
+            return Ok(Descriptions::from_pool(pool)?);
         };
         if let Some(file) = well_known.get_file_by_name(&missing) {
             files.insert(missing, file.file_descriptor_proto().clone());
@@ -324,7 +329,7 @@ mod tests {
     #[test]
     fn names_what_a_server_lacks() {
         let (result, calls) = described("a.A/Do", 0, false);
-        assert!(matches!(result, Err(ReflectionError::Unsupported)));
+        assert!(matches!(result, Err(ReflectionError::NoReflection)));
         assert_eq!(calls, 2);
         for fails in [false, true] {
             let (result, _) = described("a.B/Do", 2, fails);

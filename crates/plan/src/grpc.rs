@@ -21,6 +21,9 @@ use crate::toml_file::did_you_mean;
 pub const REQUIRED_HEADERS: [(&str, &str); 2] =
     [("te", "trailers"), ("content-type", "application/grpc")];
 
+/// Fix for a description that floodmark cannot read.
+const FIX_UNSUPPORTED: &str = "use a description in proto2 or proto3 syntax";
+
 /// Minimum timeout of a call that asks the server for descriptions.
 const REFLECTION_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -137,7 +140,8 @@ impl CallEncoder<'_> {
                     format!("add the directory of the import: {setting}")
                 }
                 ProtoError::Invalid(_) => "correct the file".to_owned(),
-                ProtoError::DescriptorSet(_) => {
+                ProtoError::Unsupported(_) => FIX_UNSUPPORTED.to_owned(),
+                ProtoError::NotASet(_) | ProtoError::DescriptorSet(_) => {
                     "use a file whose name ends in .proto, or the output of protoc --include_imports -o"
                         .to_owned()
                 }
@@ -179,6 +183,11 @@ impl CallEncoder<'_> {
             });
         described.map_err(|error| match error {
             ReflectionError::Method(error) => self.unknown(&error),
+            error @ ReflectionError::Unsupported(_) => format!(
+                "{} {method}: {}: {error}; {FIX_UNSUPPORTED}",
+                self.origin.name("grpc"),
+                self.target.authority
+            ),
             error => format!(
                 "{} {method}: {}: {error}; add {}",
                 self.origin.name("grpc"),
