@@ -235,6 +235,12 @@ impl Descriptions {
         }
     }
 
+    /// Returns whether the descriptions contain a service.
+    #[must_use]
+    pub fn has_service(&self, name: &str) -> bool {
+        self.0.get_service_by_name(name).is_some()
+    }
+
     /// Returns a unary method.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 //! gRPC calls as requests of a plan.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -43,6 +44,8 @@ pub(crate) struct CallEncoder<'a> {
     pub tls: Option<(&'a TlsPlan, &'a TlsCredentials)>,
     /// Deadline of each call.
     pub timeout: Duration,
+    /// Descriptions that the server has provided.
+    pub described: &'a RefCell<Vec<Descriptions>>,
     /// Whether the server is not running yet. Methods that only the server describes then have
     /// empty messages.
     pub is_offline: bool,
@@ -150,8 +153,24 @@ impl CallEncoder<'_> {
         })
     }
 
-    /// Asks the server for the description of a method.
+    /// Asks the server for the description of a method, unless it has already described the
+    /// service.
     fn describe(
+        &self,
+        method: &MethodName,
+        headers: &[(String, String)],
+    ) -> Result<Descriptions, String> {
+        let describes = |of: &&Descriptions| of.has_service(&method.service);
+        if let Some(found) = self.described.borrow().iter().find(describes) {
+            return Ok(found.clone());
+        }
+        let new = self.ask(method, headers)?;
+        self.described.borrow_mut().push(new.clone());
+        Ok(new)
+    }
+
+    /// Asks the server for the description of a method.
+    fn ask(
         &self,
         method: &MethodName,
         headers: &[(String, String)],

@@ -1,6 +1,7 @@
 //! Turns settings into a plan. Rejects settings that contradict each other or exceed the host's
 //! limits.
 
+use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
@@ -101,6 +102,7 @@ pub fn plan(
         target: &server,
         tls: tls.as_ref().map(|tls| (tls, &credentials)),
         timeout,
+        described: &RefCell::default(),
         is_offline: spec.is_offline,
     };
     let mut request = request(spec)?;

@@ -135,15 +135,20 @@ fn mixes_call_several_methods() {
         grpc = "helloworld.Greeter/Fail"
         proto = "greeter.pb"
         expect = ["grpc-status=5"]
+
+        [[request]]
+        name = "second"
+        weight = 4
+        grpc = "helloworld.Greeter/SayHello"
         "#,
     );
     let load = load(
         &server.url,
-        &["--mix", &mix, "--http", "2", "-n", "400", "-c", "2"],
+        &["--mix", &mix, "--http", "2", "-n", "800", "-c", "2"],
     );
     load.ends_with(0);
-    assert_eq!(load.counts().ok, 400);
-    let [hello, fail] = &load.run().groups[..] else {
+    assert_eq!(load.counts().ok, 800);
+    let [hello, fail, second] = &load.run().groups[..] else {
         panic!("{:?}", load.run().groups);
     };
     assert_eq!(hello.requests.grpc_statuses, [(GrpcStatus::Ok, 300)].into());
@@ -151,7 +156,10 @@ fn mixes_call_several_methods() {
         fail.requests.grpc_statuses,
         [(GrpcStatus::NotFound, 100)].into()
     );
+    assert_eq!(second.requests.ok, 400);
     let seen = server.seen.lock().unwrap();
+    // One request for the service, and one for the file that it imports.
+    assert_eq!(seen.questions, 2);
     let message = b"\0\0\0\0\x07\x0a\x05{seq}".to_vec();
     assert_eq!(seen.calls[&(format!("/{SAY_HELLO}"), message)], 300);
 }

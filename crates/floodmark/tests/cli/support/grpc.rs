@@ -48,6 +48,8 @@ pub struct Seen {
     pub headers: HeaderMap,
     /// Value of `:authority` in the latest call.
     pub authority: String,
+    /// Number of reflection requests.
+    pub questions: u32,
     /// Number of further health checks that report NOT_SERVING; `None` without a health service.
     pub unhealthy_checks: Option<u32>,
 }
@@ -154,6 +156,7 @@ async fn answer(
         .iter()
         .any(|version| path.starts_with(&format!("/grpc.reflection.{version}.")));
     if reflects {
+        log.lock().unwrap().questions += 1;
         return send(respond, Some(&reflect(&message, &files)), "0", "");
     }
     if path == "/grpc.health.v1.Health/Check"
