@@ -4,6 +4,8 @@
 
 #[macro_use]
 mod common;
+#[path = "common/h2_server.rs"]
+mod h2_server;
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
@@ -18,7 +20,7 @@ use floodmark_record::outcome::NotOkResponse;
 use floodmark_record::plan::{Address, Backend, Expect, Plan};
 use h2::server::SendResponse;
 use hyper::body::Bytes;
-use hyper::http::{HeaderMap, Request, Response};
+use hyper::http::{Request, Response};
 
 on_both_backends! {
     counts_statuses
@@ -51,27 +53,12 @@ const OK: Answer = Answer {
 
 /// Starts a server, which answers the requests in turn. Checks each request.
 fn serve(answers: &'static [Answer]) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.set_nonblocking(true).unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        let mut runtime = tokio::runtime::Builder::new_current_thread();
-        runtime.enable_all();
-        runtime.build().unwrap().block_on(async move {
-            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-            loop {
-                let (socket, _) = listener.accept().await.unwrap();
-                tokio::spawn(async move {
-                    let mut connection = h2::server::handshake(socket).await.unwrap();
-                    let mut answers = answers.iter().cycle();
-                    while let Some(Ok((request, respond))) = connection.accept().await {
-                        tokio::spawn(respond_to(request, respond, *answers.next().unwrap()));
-                    }
-                });
-            }
-        });
-    });
-    address
+    h2_server::start(move |socket| {
+        let mut answers = answers.iter().cycle();
+        h2_server::answer_all(socket, move |request, respond| {
+            respond_to(request, respond, *answers.next().unwrap())
+        })
+    })
 }
 
 async fn respond_to(
@@ -81,20 +68,12 @@ async fn respond_to(
 ) {
     assert_eq!(request.uri().path(), "/test.Test/Call");
     assert_eq!(request.headers()["te"], "trailers");
-    let mut body = request.into_body();
-    let mut received = Vec::new();
-    while let Some(Ok(part)) = body.data().await {
-        received.extend_from_slice(&part);
-    }
-    assert_eq!(received, MESSAGE);
+    assert_eq!(h2_server::receive(request.into_body()).await, MESSAGE);
     let mut head = Response::builder().status(answer.http).body(()).unwrap();
-    let mut fields = HeaderMap::new();
-    if let Some((status, message)) = answer.status {
-        fields.insert("grpc-status", status.parse().unwrap());
-        if !message.is_empty() {
-            fields.insert("grpc-message", message.parse().unwrap());
-        }
-    }
+    let fields = answer
+        .status
+        .map(|(status, message)| h2_server::status_fields(status, message))
+        .unwrap_or_default();
     if answer.in_head {
         *head.headers_mut() = fields;
         let _ = respond.send_response(head, true);

@@ -4,6 +4,8 @@
 
 #[macro_use]
 mod common;
+#[path = "common/h2_server.rs"]
+mod h2_server;
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -81,23 +83,11 @@ type Log = Arc<Mutex<Seen>>;
 
 /// Starts a server on a thread that ends with the process.
 fn serve(behavior: Behavior) -> (SocketAddr, Log) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.set_nonblocking(true).unwrap();
-    let address = listener.local_addr().unwrap();
     let log = Log::default();
     let seen = Arc::clone(&log);
-    std::thread::spawn(move || {
-        let mut runtime = tokio::runtime::Builder::new_current_thread();
-        runtime.enable_all();
-        runtime.build().unwrap().block_on(async move {
-            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-            loop {
-                let (socket, _) = listener.accept().await.unwrap();
-                socket.set_nodelay(true).unwrap();
-                seen.lock().unwrap().connections += 1;
-                tokio::spawn(connection(socket, behavior, Arc::clone(&seen)));
-            }
-        });
+    let address = h2_server::start(move |socket| {
+        seen.lock().unwrap().connections += 1;
+        connection(socket, behavior, Arc::clone(&seen))
     });
     (address, log)
 }

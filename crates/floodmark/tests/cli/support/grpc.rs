@@ -1,7 +1,6 @@
 //! A gRPC server with reflection, built on the crate `h2`.
 
 use std::collections::BTreeMap;
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
@@ -11,6 +10,8 @@ use hyper::body::Bytes;
 use hyper::http::{HeaderMap, Request, Response};
 use prost::Message;
 use prost::encoding::{WireType, encode_key, encode_varint};
+
+use super::h2_server;
 
 /// Description of the server's methods.
 const GREETER: &str = r#"
@@ -89,33 +90,16 @@ impl Greeter {
             .map(|file| (file.name().to_owned(), file.encode_to_vec()));
         let files = Arc::new(BTreeMap::from_iter(files));
 
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.set_nonblocking(true).unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
         let seen = Arc::<Mutex<Seen>>::default();
         let log = Arc::clone(&seen);
-        std::thread::spawn(move || {
-            let mut runtime = tokio::runtime::Builder::new_current_thread();
-            runtime.enable_all();
-            runtime.build().unwrap().block_on(async move {
-                let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-                loop {
-                    let (socket, _) = listener.accept().await.unwrap();
-                    let (log, files) = (Arc::clone(&log), Arc::clone(&files));
-                    tokio::spawn(async move {
-                        let Ok(mut connection) = h2::server::handshake(socket).await else {
-                            return;
-                        };
-                        while let Some(Ok((request, respond))) = connection.accept().await {
-                            let (log, files) = (Arc::clone(&log), Arc::clone(&files));
-                            tokio::spawn(answer(request, respond, reflection, files, log));
-                        }
-                    });
-                }
-            });
+        let address = h2_server::start(move |socket| {
+            let (log, files) = (Arc::clone(&log), Arc::clone(&files));
+            h2_server::answer_all(socket, move |request, respond| {
+                answer(request, respond, reflection, files.clone(), log.clone())
+            })
         });
         Greeter {
-            url,
+            url: format!("http://{address}"),
             seen,
             directory,
         }
@@ -145,12 +129,8 @@ async fn answer(
     files: Arc<BTreeMap<String, Vec<u8>>>,
     log: Arc<Mutex<Seen>>,
 ) {
-    let (head, mut body) = request.into_parts();
-    let mut message = Vec::new();
-    while let Some(Ok(part)) = body.data().await {
-        message.extend_from_slice(&part);
-        let _ = body.flow_control().release_capacity(part.len());
-    }
+    let (head, body) = request.into_parts();
+    let message = h2_server::receive(body).await;
     let path = head.uri.path().to_owned();
     let reflects = reflection
         .iter()
@@ -181,9 +161,7 @@ async fn answer(
 
 /// Sends a message, if there is one, and a status.
 fn send(mut respond: SendResponse<Bytes>, message: Option<&[u8]>, status: &str, text: &str) {
-    let mut trailers = HeaderMap::new();
-    trailers.insert("grpc-status", status.parse().unwrap());
-    trailers.insert("grpc-message", text.parse().unwrap());
+    let trailers = h2_server::status_fields(status, text);
     let mut head = Response::builder().status(200).body(()).unwrap();
     let Some(message) = message else {
         *head.headers_mut() = trailers;

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use floodmark_record::{Counts, Record};
 
 pub mod grpc;
+#[path = "../../../../load/tests/common/h2_server.rs"]
+pub mod h2_server;
 pub mod hostile;
 pub mod https;
 pub mod pty;
