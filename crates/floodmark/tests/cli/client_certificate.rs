@@ -333,6 +333,25 @@ fn names_invalid_files() {
 }
 
 #[test]
+fn all_requests_of_a_mix_send_the_certificate() {
+    let files = Files::new();
+    let [cert, key] = files.identity("client", &client(Valid::Now));
+    let request = |name: &str| format!("[[request]]\nname = \"{name}\"\npath = \"/{name}\"\n");
+    let mix = files.write("mix.toml", request("a") + &request("b"));
+    let load = load_with(
+        &requiring(),
+        &["--mix", &mix, "--cert", &cert, "--key", &key, "--fresh"],
+    );
+    load.ends_with(0);
+    let groups = load.run().groups.iter();
+    let ok: Vec<u64> = groups.map(|group| group.requests.ok).collect();
+    assert_eq!(ok, [20, 20]);
+    let used = &load.run().tls.as_ref().unwrap().used;
+    assert_eq!(used.certificates_sent + used.resumed, used.handshakes);
+    assert!(used.certificates_sent > 0);
+}
+
+#[test]
 fn a_proof_needs_the_certificate_again() {
     let files = Files::new();
     let [cert, key] = files.identity("client", &client(Valid::Now));
