@@ -14,17 +14,18 @@ use crate::attempt::{Attempts, send_unrecorded};
 /// Duration of the short load that measures the service time.
 const LENGTH: Duration = Duration::from_millis(500);
 
-/// Number of connections for each request in flight, so that a short stall of the server does not
-/// make requests wait for a connection.
-const HEADROOM: f64 = 2.0;
+/// Minimum rate of the short load, as a share of the highest rate. The start of a ramp can have too
+/// few requests to measure the service time.
+const MIN_RATE_SHARE: f64 = 0.1;
 
-/// Returns the plan with the number of connections to use. First sends a short load at the initial
-/// rate to measure the service time, unless the plan, agents or an external client rule this out.
+/// Returns the plan with the number of connections to use. First sends a short load to measure the
+/// service time, unless the plan, agents or an external client rule this out.
 /// `first_number` is the next unused request number.
 pub(crate) fn sized_plan(attempts: &Attempts<'_>, first_number: &mut u64) -> Plan {
     let Planned {
         plan,
         sizes_connections,
+        max_connections,
         ..
     } = attempts.planned;
     let is_own = attempts.client.is_none() && attempts.agents.is_none();
@@ -42,17 +43,20 @@ pub(crate) fn sized_plan(attempts: &Attempts<'_>, first_number: &mut u64) -> Pla
         )
         .ok()
     };
-    let connections = short.and_then(send).map(|run| needed(&run, plan));
+    let sent = short.and_then(send);
+    let connections = sent.and_then(|run| needed(&run, plan, *max_connections));
     Plan {
         connections: connections.unwrap_or(plan.connections),
         ..plan.clone()
     }
 }
 
-/// Converts a plan into a short load at its initial rate. Returns `None` if this rate is 0 or
-/// unknown.
+/// Converts a plan into a short load at its initial rate, but at least at [`MIN_RATE_SHARE`] of its
+/// highest rate. Returns `None` in the closed model, or if the initial rate is unknown.
 fn short_load(plan: &Plan) -> Option<Plan> {
-    let rate = plan.schedule()?.first_per_s().and_then(Rate::new)?;
+    let schedule = plan.schedule()?;
+    let least_per_s = MIN_RATE_SHARE * schedule.peak_per_s();
+    let rate = Rate::new(schedule.first_per_s()?.max(least_per_s))?;
     let schedule = Schedule::Constant {
         rate,
         spacing: Spacing::Constant,
@@ -71,22 +75,19 @@ fn short_load(plan: &Plan) -> Option<Plan> {
     })
 }
 
-/// Returns the number of connections for `plan`. The number of requests in flight that they carry
-/// is 2 × highest rate × mean service time of `run`, at least 50. If a request of `run` timed out,
-/// the timeout replaces the mean.
-fn needed(run: &Run, plan: &Plan) -> u32 {
+/// Returns the number of connections for `plan`, at most `max_connections`. They carry the default
+/// number of requests in flight for the mean service time of `run`. If a request of `run` timed
+/// out, the timeout replaces the mean. Returns `None` if `run` measured no service time.
+fn needed(run: &Run, plan: &Plan, max_connections: u32) -> Option<u32> {
     let service_s = match run.requests.timed_out {
-        0 => run.service_time_us.mean.unwrap_or(0.0) / 1e6,
+        0 => run.service_time_us.mean? / 1e6,
         _ => plan.timeout.as_secs_f64(),
     };
-    let peak_per_s = plan.schedule().map_or(0.0, Schedule::peak_per_s);
-    let in_flight = (HEADROOM * peak_per_s * service_s).ceil() as u32;
-    let in_flight = in_flight.max(DEFAULT_CONNECTIONS);
     let allowed = run.max_streams().unwrap_or(u32::MAX);
     let streams = plan.http.streams().min(allowed);
-    let connections = in_flight.div_ceil(streams).min(plan.connections);
+    let connections = plan.default_in_flight(service_s).div_ceil(streams);
     // Each load thread needs a connection.
-    connections.max(plan.threads.min(plan.connections))
+    Some(connections.max(plan.threads).min(max_connections))
 }
 
 #[cfg(test)]
@@ -117,7 +118,7 @@ mod tests {
                 schedule: schedule(100.0, 1000.0),
                 hold: false,
             },
-            connections: 20_000,
+            connections: 500,
             ..Plan::of(address.into())
         };
         let short = short_load(&plan).unwrap();
@@ -137,14 +138,18 @@ mod tests {
                 ..Times::default()
             };
             run.requests.timed_out = timed_out;
-            needed(&run, plan)
+            needed(&run, plan, 20_000)
         };
         let with_mean = |mean, timed_out| needed_with(&plan, mean, timed_out);
-        assert_eq!(with_mean(Some(100_000.0), 0), 200);
-        assert_eq!(with_mean(Some(1_000.0), 0), 50);
-        assert_eq!(with_mean(None, 0), 50);
-        assert_eq!(with_mean(Some(1_000.0), 1), 10_000, "the timeout is 5 s");
-        assert_eq!(with_mean(Some(60e6), 0), 20_000);
+        assert_eq!(with_mean(Some(100_000.0), 0), Some(200));
+        assert_eq!(with_mean(Some(1_000.0), 0), Some(50));
+        assert_eq!(with_mean(None, 0), None);
+        assert_eq!(
+            with_mean(Some(1_000.0), 1),
+            Some(10_000),
+            "the timeout is 5 s"
+        );
+        assert_eq!(with_mean(Some(60e6), 0), Some(20_000));
         let streams = 30;
         let multiplexed = Plan {
             http: Http::V2(Http2 {
@@ -154,8 +159,32 @@ mod tests {
             ..plan.clone()
         };
         assert_eq!(short_load(&multiplexed).unwrap().connections, 2);
-        assert_eq!(needed_with(&multiplexed, Some(100_000.0), 0), 7);
-        assert_eq!(needed_with(&multiplexed, Some(1_000.0), 0), 2);
+        assert_eq!(needed_with(&multiplexed, Some(100_000.0), 0), Some(7));
+        assert_eq!(needed_with(&multiplexed, Some(1_000.0), 0), Some(2));
+    }
+
+    #[test]
+    fn a_ramp_from_a_low_rate_is_sized_at_a_share_of_its_highest_rate() {
+        let address: SocketAddr = ([127, 0, 0, 1], 80).into();
+        let ramp = |from_per_s, to_per_s| Plan {
+            model: Model::Open {
+                schedule: Schedule::Ramp {
+                    ramp: Ramp {
+                        from_per_s,
+                        to_per_s,
+                        duration_s: 1.0,
+                    },
+                    spacing: Spacing::Constant,
+                },
+                hold: false,
+            },
+            ..Plan::of(address.into())
+        };
+        for (from_per_s, expected) in [(0.0, 100.0), (1.0, 100.0), (200.0, 200.0)] {
+            let short = short_load(&ramp(from_per_s, 1000.0)).unwrap();
+            assert_eq!(short.rate_per_s(), Some(expected));
+        }
+        assert!(short_load(&ramp(0.0, 0.0)).is_none());
     }
 
     #[test]

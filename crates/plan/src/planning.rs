@@ -14,7 +14,7 @@ use floodmark_observe::{Root, cpu, environment};
 use floodmark_record::body::RequestBody;
 use floodmark_record::plan::{
     Backend, Check, CloseFirst, ConnectionUse, DEFAULT_CONNECTIONS, DEFAULT_TIMEOUT, FiguresOf,
-    Model, Plan, RequestPlan, Target,
+    Model, Plan, RequestPlan, Schedule, Target,
 };
 use floodmark_record::tls::TlsCredentials;
 use floodmark_record::units::{show_count, show_rate};
@@ -30,6 +30,14 @@ use crate::{api_check, http, input, io_backend, mix, schedule, trust};
 /// The same limit applies to the number of requests in flight.
 pub const MAX_CONNECTIONS: u64 = 1_000_000;
 
+/// Service time, in seconds, for which the default number of connections in the open model is
+/// sufficient if no short load can measure the service time.
+const ASSUMED_SERVICE_S: f64 = 0.25;
+
+/// Maximum number of requests in flight for an assumed service time. With a higher limit, a server
+/// stall at a high rate could open a connection per request.
+const MAX_ASSUMED_IN_FLIGHT: u32 = 10_000;
+
 /// Maximum number of load threads.
 pub const MAX_THREADS: u64 = 1024;
 
@@ -40,9 +48,10 @@ pub struct Planned {
     pub plan: Plan,
     /// Source of the settings.
     pub origin: Origin,
-    /// Whether a short load can determine the number of connections. If so, the plan contains the
-    /// upper bound.
+    /// Whether a short load can determine the number of connections.
     pub sizes_connections: bool,
+    /// Maximum number of connections for a load that chooses their number itself.
+    pub max_connections: u32,
     /// Certificates to trust and to send, and the client's private key.
     pub credentials: TlsCredentials,
     /// Lines to print before the run.
@@ -152,7 +161,8 @@ pub fn plan(
     if let Some(failed @ Negotiated::Failed(_)) = &negotiated {
         notices.push(failed.to_string());
     }
-    plan.connections = connections(spec, &plan, &offer)?;
+    let max_connections = max_connections(&plan, &offer);
+    plan.connections = connections(spec, &plan, max_connections)?;
     refuse_idle_agents(spec, &plan)?;
     if let Some(shortage) = budget::shortage(&plan, &offer)
         && !spec.anyway
@@ -173,6 +183,7 @@ pub fn plan(
     Ok(Planned {
         origin: spec.origin,
         sizes_connections: sizes_connections(spec, &plan),
+        max_connections,
         plan,
         credentials,
         remarks,
@@ -311,7 +322,14 @@ fn threads(spec: &PlanSpec) -> Result<u32, String> {
     }
 }
 
-fn connections(spec: &PlanSpec, plan: &Plan, offer: &Offer) -> Result<u32, String> {
+/// Returns the maximum number of connections that the ports, the open files and
+/// [`MAX_CONNECTIONS`] allow.
+fn max_connections(plan: &Plan, offer: &Offer) -> u32 {
+    let most = budget::most_connections(plan, offer).unwrap_or(MAX_CONNECTIONS);
+    most.clamp(1, MAX_CONNECTIONS / u64::from(plan.http.streams())) as u32
+}
+
+fn connections(spec: &PlanSpec, plan: &Plan, most: u32) -> Result<u32, String> {
     let streams = u64::from(plan.http.streams());
     match (spec.load.connections, &plan.model) {
         (Some(n), _) if n > MAX_CONNECTIONS => Err(format!(
@@ -328,9 +346,20 @@ fn connections(spec: &PlanSpec, plan: &Plan, offer: &Offer) -> Result<u32, Strin
         )),
         (Some(n), _) => Ok(n as u32),
         (None, Model::Closed { .. }) => Ok(DEFAULT_CONNECTIONS),
-        (None, Model::Open { .. }) => {
-            let most = budget::most_connections(plan, offer).unwrap_or(MAX_CONNECTIONS);
-            Ok(most.clamp(1, MAX_CONNECTIONS / streams) as u32)
+        (None, Model::Open { schedule, .. }) => {
+            let in_flight = match schedule {
+                // All requests of a burst may be in flight at the same time.
+                Schedule::Burst { requests, .. } => u32::try_from(*requests)
+                    .unwrap_or(u32::MAX)
+                    .max(DEFAULT_CONNECTIONS),
+                _ => plan
+                    .default_in_flight(ASSUMED_SERVICE_S)
+                    .min(MAX_ASSUMED_IN_FLIGHT),
+            };
+            // Each load thread of each agent needs a connection.
+            let threads = plan.threads.saturating_mul(spec.agents.unwrap_or(1));
+            let connections = in_flight.div_ceil(plan.http.streams());
+            Ok(connections.max(threads).min(most))
         }
     }
 }

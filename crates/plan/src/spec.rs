@@ -31,7 +31,9 @@ use crate::values::{
 pub struct LoadSpec {
     /// Total number of connections; with a rate, the maximum number. Default: 50; with a rate, 2 ×
     /// highest rate × mean service time of a short load before the first measurement, at least 50,
-    /// divided by `streams`.
+    /// divided by `streams`. If such a load is not possible, the service time is assumed to be
+    /// 250 ms, and the default is at most 10,000 before the division. For a burst: the number of
+    /// requests, at least 50, divided by `streams`.
     #[serde(deserialize_with = "content::count::<_, 1, MAX_CONNECTIONS>")]
     #[schemars(with = "Count<1, MAX_CONNECTIONS>")]
     pub connections: Option<u64>,

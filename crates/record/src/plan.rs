@@ -193,8 +193,14 @@ impl Http {
     }
 }
 
-/// Default number of connections in the closed model.
+/// Default number of connections in the closed model, and minimum default number of requests in
+/// flight in the open model.
 pub const DEFAULT_CONNECTIONS: u32 = 50;
+
+/// Default maximum number of requests in flight in the open model, as a multiple of the mean number
+/// in flight by Little's law. Short stalls of the server then make few requests wait for a
+/// connection.
+const HEADROOM: f64 = 2.0;
 
 /// Default length of the sending window.
 pub const DEFAULT_DURATION: Duration = Duration::from_secs(10);
@@ -303,6 +309,16 @@ impl Plan {
     #[must_use]
     pub fn max_in_flight(&self) -> u64 {
         u64::from(self.connections) * u64::from(self.http.streams())
+    }
+
+    /// Returns the default maximum number of requests in flight in the open model: twice what
+    /// Little's law requires at the highest rate for a mean service time in seconds, and at least
+    /// [`DEFAULT_CONNECTIONS`].
+    #[must_use]
+    pub fn default_in_flight(&self, service_s: f64) -> u32 {
+        let peak_per_s = self.schedule().map_or(0.0, Schedule::peak_per_s);
+        let needed = (HEADROOM * peak_per_s * service_s).ceil() as u32;
+        needed.max(DEFAULT_CONNECTIONS)
     }
 
     /// Returns the number of connections that carry this number of requests in flight, at most

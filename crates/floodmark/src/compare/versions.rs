@@ -53,7 +53,7 @@ pub struct VersionArgs {
     pub budget: Duration,
 
     /// Number of connections to each server; with --rate, the maximum number [default: 16; with
-    /// --rate, as many as needed]
+    /// --rate, as for `floodmark load`]
     #[arg(short, long, value_name = "N", value_parser = count_from_one, requires = "baseline")]
     pub connections: Option<u64>,
 

@@ -44,8 +44,8 @@ pub struct LoadArgs {
     pub demo: bool,
 
     /// Total number of connections; in the open model, the maximum number [default: 50; in the open
-    /// model, 2 × highest rate × mean service time of a 0.5s load before the run, at least 50,
-    /// divided by --streams]
+    /// model, 2 × highest rate × mean service time of a 0.5s load before the run, or × 250ms but
+    /// at most 10,000 if such a load is not possible, at least 50, divided by --streams]
     #[arg(short, long, value_name = "N", value_parser = count_from_one, help_heading = "Load")]
     pub connections: Option<u64>,
 

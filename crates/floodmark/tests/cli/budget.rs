@@ -68,14 +68,30 @@ fn refuses_more_connections_than_ports_or_files() {
 #[test]
 fn a_rate_uses_the_connections_that_littles_law_requires() {
     let (_server, url) = truth(Scenario::from(Service::Fixed { delay_us: 200_000 }));
-    let connections = |arguments: &[&str]| {
-        let load = load(&url, &[&["-r", "400", "-d", "500ms"], arguments].concat());
+    let connections = |arguments: &str| {
+        let load = load(&url, &Vec::from_iter(arguments.split(' ')));
         load.ends_with(0);
         load.run().plan.connections
     };
-    // 400/s × 200 ms = 80 requests in flight. On a busy host, the p99 is above 200 ms.
-    let sized = connections(&[]);
-    assert!((160..320).contains(&sized), "{sized}");
-    assert_eq!(connections(&["-c", "70"]), 70);
-    assert!(connections(&["--warmup", "0s"]) > 1_000);
+    // 400/s × 200 ms = 80 requests in flight. On a busy host, requests take longer.
+    for load in ["-r 400 -d 500ms", "--ramp 0-400 -d 500ms"] {
+        let sized = connections(load);
+        assert!((160..320).contains(&sized), "{load}: {sized}");
+    }
+    for (load, expected) in [
+        ("-r 400 -d 500ms -c 70", 70),
+        // Without a short load, the service time is assumed to be 250 ms.
+        ("-r 400 -d 500ms --warmup 0s", 200),
+        ("-r 400 -n 200", 200),
+        ("-r 400 -d 500ms --fresh", 200),
+        ("-r 400 -d 500ms --agents local:2", 200),
+        ("-r 50 -n 20", 50),
+        // All requests of a burst may be in flight.
+        ("--burst 300 --within 1s", 300),
+    ] {
+        assert_eq!(connections(load), expected, "{load}");
+    }
+    let printed = text(&run(&["load", &url, "-r", "400", "-n", "200"]).stdout);
+    let line = "open, 400/s, up to 200 kept connections, ";
+    assert!(printed.replace('\u{a0}', " ").contains(line), "{printed}");
 }

@@ -75,7 +75,7 @@ fn shown(path: &Path) -> &str {
 
 #[test]
 fn a_ramp_follows_its_schedule() {
-    let (load, log) = against_truth(&["--ramp", "0-1k", "-d", "3s", "-t", "2"]);
+    let (load, log) = against_truth(&["--ramp", "0-1k", "-d", "3s", "-t", "2", "-c", "100"]);
     let due: Vec<f64> = (0..1500)
         .map(|k| (f64::from(k) * 2.0 * 3.0 / 1000.0).sqrt())
         .collect();

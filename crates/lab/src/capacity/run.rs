@@ -481,6 +481,10 @@ impl CapacitySession<'_, '_> {
             .iter()
             .filter_map(Objective::time_limit_s);
         let limit_s = limits.reduce(f64::max);
+        let plan = Plan {
+            connections: self.run.attempts.planned.max_connections,
+            ..plan
+        };
         let default = || default_connections(rate_per_s, limit_s, &plan);
         Plan {
             connections: self.run.connections.unwrap_or_else(default),
@@ -511,6 +515,7 @@ impl CapacitySession<'_, '_> {
             origin: self.run.closed.origin,
             credentials: self.run.closed.credentials.clone(),
             sizes_connections: false,
+            max_connections: self.run.attempts.planned.max_connections,
             remarks: Vec::new(),
             notices: self.run.closed.notices.clone(),
         };
