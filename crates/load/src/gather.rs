@@ -9,7 +9,7 @@ use floodmark_record::{Event, SecondRow};
 
 use crate::clock::Ns;
 use crate::rows::Rows;
-use crate::slice::{Slice, encode_times};
+use crate::slice::{PartSums, Slice, encode_times};
 use crate::usage::process_cpu;
 
 /// The incomplete rows of one phase.
@@ -25,6 +25,8 @@ pub struct Gatherer {
     phase: Phase,
     /// Parts that are not complete yet.
     pending: BTreeMap<u64, Box<Slice>>,
+    /// Sums of incomplete parts that threads passed on with a later part.
+    earlier: BTreeMap<u64, PartSums>,
     /// For each thread, the earliest part that the thread may still report.
     reached: Vec<u64>,
     /// The next part to emit.
@@ -51,6 +53,7 @@ impl Gatherer {
             measured,
             phase: Phase::Measure,
             pending: BTreeMap::new(),
+            earlier: BTreeMap::new(),
             reached: vec![0; threads],
             next: 0,
             row: Slice::new(0, groups),
@@ -66,6 +69,7 @@ impl Gatherer {
         self.rows = self.measured.in_phase(phase);
         self.parts = self.rows.parts();
         self.pending.clear();
+        self.earlier.clear();
         self.reached.fill(0);
         self.next = 0;
         self.row.clear();
@@ -78,6 +82,9 @@ impl Gatherer {
     pub fn take(&mut self, slice: Box<Slice>) -> Vec<Event> {
         let (thread, index) = (slice.thread as usize, slice.index);
         self.reached[thread] = index + 1;
+        for part in slice.earlier() {
+            self.earlier.entry(part.index).or_default().merge(part);
+        }
         match self.pending.get_mut(&index) {
             Some(pending) => {
                 pending.merge(&slice);
@@ -132,12 +139,17 @@ impl Gatherer {
                 to_ns = ended.clamp(from_ns + 1, to_ns);
             }
             let slice = self.pending.remove(&self.next);
+            let mut sums = slice.as_ref().map(|slice| slice.sums()).unwrap_or_default();
+            if let Some(earlier) = self.earlier.remove(&self.next) {
+                sums.merge(&earlier);
+                self.row.add(&earlier);
+            }
             events.push(Event::Part(PartRow {
                 phase: self.phase,
                 from_ns,
                 to_ns,
-                sums: slice.as_ref().map(|s| s.all.to_row()).unwrap_or_default(),
-                groups: slice.as_ref().map_or_else(Vec::new, |s| s.group_rows()),
+                sums: sums.all,
+                groups: sums.groups,
             }));
             if let Some(slice) = slice {
                 self.row.merge(&slice);
@@ -260,6 +272,24 @@ mod tests {
             4,
             "emptied slices go back to their threads"
         );
+    }
+
+    #[test]
+    fn earlier_parts_of_a_slice_count_in_their_own_rows() {
+        let (mut gatherer, receivers) = gatherer();
+        let mut late = slice(0, 8, 1);
+        for (index, ok) in [(9, 2), (10, 4), (11, 8)] {
+            assert!(late.start_part(index));
+            late.all.row.counts.ok = ok;
+        }
+        assert!(gatherer.take(late).is_empty());
+        assert!(gatherer.ended(0).is_empty());
+        let (parts, rows) = oks(&gatherer.take(slice(1, 11, 16)));
+        assert_eq!((&parts[8..], rows), (&[1, 2, 4][..], vec![(0, 3)]));
+        let (events, totals) = gatherer.end(12 * PART_NS);
+        assert_eq!(oks(&events), (vec![24], vec![(1, 28)]));
+        assert_eq!(totals.counts.ok, 31);
+        assert!(receivers[0].try_recv().unwrap().earlier().is_empty());
     }
 
     #[test]

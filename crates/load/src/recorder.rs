@@ -5,7 +5,10 @@
 //! memory under load.
 //!
 //! If the gatherer or the reader of its rows is stuck, no empty slice is available. The current
-//! slice then also covers the next part. So no data is lost, and memory does not grow.
+//! slice then also covers the next parts, with separate counts for each part but joint times. So no
+//! data is lost, no response counts in another second, and memory does not grow. A thread waits for
+//! an empty slice only after 100 parts (10 s without steps). The record then contains this wait as a
+//! stall, and a request to stop takes effect after it.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender};
@@ -201,6 +204,11 @@ impl Recorder {
         if let Ok(empty) = self.back.try_recv() {
             self.hand_over(empty);
             self.live.index = index;
+        } else if !self.live.start_part(index)
+            && let Ok(empty) = self.back.recv()
+        {
+            self.hand_over(empty);
+            self.live.index = index;
         }
     }
 
@@ -392,31 +400,66 @@ impl Recorder {
 mod tests {
     use super::*;
     use crate::rows::PART_NS;
+    use crate::slice::MOST_EARLIER;
     use crate::testing::closed_plan;
+    use floodmark_record::events::GroupRow;
     use std::sync::mpsc::{channel, sync_channel};
+    use std::time::Duration;
 
     #[test]
-    fn extends_the_current_slice_without_a_spare() {
+    fn a_slice_without_a_spare_counts_each_part_separately() {
+        let (out, messages) = sync_channel(10);
+        let (give_back, back) = channel();
+        let mut recorder = Recorder::new(&closed_plan(1, 1), Slice::new(0, 1), out, back);
+        recorder.begin(Phase::Measure, 0, None);
+        for part in 0..4 {
+            recorder.tick(part * PART_NS);
+            recorder.intended(0, part + 1);
+            if part == 2 {
+                give_back.send(Box::new(Slice::new(0, 1))).unwrap();
+            }
+        }
+        give_back.send(Box::new(Slice::new(0, 1))).unwrap();
+        recorder.end(3 * PART_NS + 1);
+        let counts = |all: &GroupRow, groups: &[GroupRow]| {
+            assert_eq!(all.counts.intended, groups[0].counts.intended);
+            all.counts.intended
+        };
+        let slices: Vec<_> = messages
+            .try_iter()
+            .filter_map(|message| match message {
+                Message::Slice(slice) => {
+                    let mut parts = slice.earlier().to_vec();
+                    parts.push(slice.sums());
+                    let parts = parts.iter();
+                    let parts = parts.map(|part| (part.index, counts(&part.all, &part.groups)));
+                    Some(parts.collect::<Vec<_>>())
+                }
+                _ => None,
+            })
+            .collect();
+        assert_eq!(slices, [vec![(0, 1), (1, 2), (2, 3)], vec![(3, 4)]]);
+    }
+
+    #[test]
+    fn a_thread_waits_for_a_spare_only_after_the_maximum_number_of_parts() {
         let (out, messages) = sync_channel(10);
         let (give_back, back) = channel();
         let mut recorder = Recorder::new(&closed_plan(1, 1), Slice::new(0, 0), out, back);
         recorder.begin(Phase::Measure, 0, None);
-        for part in 0..4 {
+        let most = MOST_EARLIER as u64;
+        for part in 0..=most {
             recorder.tick(part * PART_NS);
-            recorder.intended(0, 1);
-            if part == 2 {
-                give_back.send(Box::new(Slice::new(0, 0))).unwrap();
-            }
         }
+        let waiting = std::thread::spawn(move || {
+            recorder.tick((most + 1) * PART_NS);
+        });
+        assert!(messages.recv_timeout(Duration::from_millis(100)).is_err());
         give_back.send(Box::new(Slice::new(0, 0))).unwrap();
-        recorder.end(3 * PART_NS + 1);
-        let slices: Vec<_> = messages
-            .try_iter()
-            .filter_map(|message| match message {
-                Message::Slice(slice) => Some((slice.index, slice.all.row.counts.intended)),
-                _ => None,
-            })
-            .collect();
-        assert_eq!(slices, [(0, 3), (3, 1)]);
+        waiting.join().unwrap();
+        let Message::Slice(slice) = messages.recv().unwrap() else {
+            panic!("the message is not a slice");
+        };
+        assert_eq!((slice.index, slice.earlier().len()), (most, MOST_EARLIER));
     }
 }

@@ -18,7 +18,12 @@ pub const ROW_NS: Ns = 1_000_000_000;
 /// is spare.
 pub const SLICES: usize = 4;
 
-/// One thread's data for one part of a row.
+/// Maximum number of earlier parts in a slice. They cover 10 s without steps, whose ends shorten
+/// parts.
+pub const MOST_EARLIER: usize = 100;
+
+/// One thread's data for one part of a row. If no empty slice was available when earlier parts
+/// ended, the slice also contains their sums.
 #[derive(Debug)]
 pub struct Slice {
     /// Index of the thread.
@@ -31,12 +36,16 @@ pub struct Slice {
     pub all: RequestSums,
     /// Sums per group; empty without a mix.
     pub groups: Vec<RequestSums>,
-    /// Connections opened.
+    /// Connections opened, also in earlier parts.
     pub connects: u64,
     /// Number of open connections at the end of the slice.
     pub open: u64,
-    /// One histogram per [`TimeKind`](floodmark_record::TimeKind), in the order of the enum.
+    /// One histogram per [`TimeKind`](floodmark_record::TimeKind), in the order of the enum. They
+    /// include the times of earlier parts.
     pub times: Vec<Histogram>,
+    /// Sums of earlier parts. Only the first `earlier_count` are used.
+    earlier: Vec<PartSums>,
+    earlier_count: usize,
 }
 
 impl Slice {
@@ -51,6 +60,52 @@ impl Slice {
             connects: 0,
             open: 0,
             times: histograms(|_| true),
+            earlier: vec![PartSums::new(groups); MOST_EARLIER],
+            earlier_count: 0,
+        }
+    }
+
+    /// Moves the sums of the current part to the earlier parts, and starts part `index`. The counts
+    /// by status and the times stay with the current part. Returns false if there are already
+    /// [`MOST_EARLIER`] earlier parts.
+    pub fn start_part(&mut self, index: u64) -> bool {
+        let Some(earlier) = self.earlier.get_mut(self.earlier_count) else {
+            return false;
+        };
+        earlier.index = self.index;
+        std::mem::swap(&mut earlier.all, &mut self.all.row);
+        for (earlier, group) in earlier.groups.iter_mut().zip(&mut self.groups) {
+            std::mem::swap(earlier, &mut group.row);
+        }
+        self.earlier_count += 1;
+        self.index = index;
+        true
+    }
+
+    /// Returns the sums of the earlier parts, in order.
+    pub fn earlier(&self) -> &[PartSums] {
+        &self.earlier[..self.earlier_count]
+    }
+
+    /// Returns the sums of the current part.
+    pub fn sums(&self) -> PartSums {
+        PartSums {
+            index: self.index,
+            all: self.all.to_row(),
+            groups: self.group_rows(),
+        }
+    }
+
+    /// Returns the sums per group; empty without a mix.
+    pub fn group_rows(&self) -> Vec<GroupRow> {
+        self.groups.iter().map(RequestSums::to_row).collect()
+    }
+
+    /// Adds the sums of an earlier part.
+    pub fn add(&mut self, part: &PartSums) {
+        self.all.row.merge(&part.all);
+        for (group, part) in self.groups.iter_mut().zip(&part.groups) {
+            group.row.merge(part);
         }
     }
 
@@ -62,14 +117,13 @@ impl Slice {
         self.open = 0;
         let used = self.times.iter_mut().filter(|times| !times.is_empty());
         used.for_each(Histogram::clear);
+        self.earlier[..self.earlier_count]
+            .iter_mut()
+            .for_each(PartSums::clear);
+        self.earlier_count = 0;
     }
 
-    /// Returns the sums per group; empty without a mix.
-    pub fn group_rows(&self) -> Vec<GroupRow> {
-        self.groups.iter().map(RequestSums::to_row).collect()
-    }
-
-    /// Adds another slice for the same part or row.
+    /// Adds another slice for the same part or row, without its earlier parts.
     pub fn merge(&mut self, other: &Slice) {
         self.all.merge(&other.all);
         for (mine, theirs) in self.groups.iter_mut().zip(&other.groups) {
@@ -78,6 +132,38 @@ impl Slice {
         self.connects += other.connects;
         self.open += other.open;
         merge_times(&mut self.times, &other.times);
+    }
+}
+
+/// Sums of one part. An earlier part of a [`Slice`] has no counts by status: they are among those of
+/// the slice's current part.
+#[derive(Debug, Clone, Default)]
+pub struct PartSums {
+    /// Index of the part within the phase.
+    pub index: u64,
+    /// Sums of all requests.
+    pub all: GroupRow,
+    /// Sums per group; empty without a mix.
+    pub groups: Vec<GroupRow>,
+}
+
+impl PartSums {
+    fn new(groups: usize) -> Self {
+        PartSums {
+            groups: vec![GroupRow::default(); groups],
+            ..PartSums::default()
+        }
+    }
+
+    fn clear(&mut self) {
+        self.all = GroupRow::default();
+        self.groups.fill(GroupRow::default());
+    }
+
+    /// Adds another thread's sums of the same part.
+    pub fn merge(&mut self, other: &PartSums) {
+        self.all.merge(&other.all);
+        GroupRow::merge_each(&mut self.groups, &other.groups);
     }
 }
 
