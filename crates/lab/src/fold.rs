@@ -10,7 +10,7 @@ use std::path::Path;
 
 use floodmark_diagnose::{comparing, gate, tuning};
 use floodmark_plan::FileError;
-use floodmark_record::events::{GroupRow, Phase, RunId};
+use floodmark_record::events::{Phase, RunId};
 use floodmark_record::metric::Role;
 use floodmark_record::plan::Plan;
 use floodmark_record::reason::{Reason, Worded};
@@ -31,6 +31,7 @@ use crate::run_events::{MeasuredSecond, RunEvents, fill_from_client};
 use crate::run_figures::{
     FigureWindow, StepTimes, WindowTimes, cpu_too_short, cpu_used, fill_cpus, groups, saturation_of,
 };
+use crate::series::SeriesJoiner;
 
 /// Environment variable that sets the validity in tests. Without it, other programs on the host
 /// could invalidate a test's runs.
@@ -79,30 +80,18 @@ pub(crate) fn fold_with(directory: &Path, unsaved: &[Event]) -> Result<Record, F
         ..Record::new(tool, environment)
     };
 
-    let mut folded: Vec<(FigureWindow, WindowTimes, Option<StepTimes>)> = events
-        .runs
-        .iter()
-        .map(|run| {
-            let steps = StepTimes::of(&run.plan);
-            (FigureWindow::of(run), WindowTimes::default(), steps)
-        })
-        .collect();
+    let mut folded: Vec<FoldedRun> = events.runs.iter().map(FoldedRun::of).collect();
     let mut begun = 0;
     each_event(&path, unsaved, |event| match event {
         Event::RunBegan { .. } => begun += 1,
         Event::Second(row) if begun > 0 => {
-            let (window, times, steps) = &mut folded[begun - 1];
-            let is_measured = row.phase == Phase::Measure;
-            times.add(&row, is_measured && window.contains(&row));
-            if let Some(steps) = steps.as_mut().filter(|_| is_measured) {
-                steps.add(&row);
-            }
+            folded[begun - 1].add(&row);
         }
         _ => {}
     })?;
 
     let mut responses: BTreeMap<RunId, ResponsesSoFar> = BTreeMap::new();
-    for (events, (window, times, steps)) in events.runs.into_iter().zip(folded) {
+    for (events, folded) in events.runs.into_iter().zip(folded) {
         if events.left_out {
             continue;
         }
@@ -114,10 +103,16 @@ pub(crate) fn fold_with(directory: &Path, unsaved: &[Event]) -> Result<Record, F
             .entry(process)
             .or_default()
             .check(directory, &events);
+        let FoldedRun {
+            window,
+            times,
+            steps,
+            series,
+        } = folded;
         let steps = steps.map(|steps| steps.figures(&events));
         let external = events.client.clone();
         let last_response_ns = events.end.as_ref().and_then(|end| end.last_response_ns);
-        let mut run = fold_run(events, window, &times);
+        let mut run = fold_run(events, window, &times, series);
         let last_response_s = last_response_ns.map(|ns| ns as f64 / 1e9);
         run.server_gone_since_s = floodmark_diagnose::server_gone_since_s(&run, last_response_s);
         if let Some(ran) = external {
@@ -221,6 +216,39 @@ pub(crate) fn test_validity(judged: Validity) -> Validity {
     }
 }
 
+/// What the second pass over the events collects for a run.
+struct FoldedRun {
+    window: FigureWindow,
+    times: WindowTimes,
+    steps: Option<StepTimes>,
+    series: SeriesJoiner,
+}
+
+impl FoldedRun {
+    fn of(run: &RunEvents) -> Self {
+        let window = FigureWindow::of(run);
+        let measured = run.rows.len() - run.rows_of_parts;
+        let rows = run.rows[..measured].iter().map(|row| &row.row);
+        FoldedRun {
+            times: WindowTimes::default(),
+            steps: StepTimes::of(&run.plan),
+            series: SeriesJoiner::of(&run.plan, rows, window.sending_end_ns),
+            window,
+        }
+    }
+
+    /// Adds a row with its histograms.
+    fn add(&mut self, row: &SecondRow) {
+        let is_measured = row.phase == Phase::Measure;
+        self.times
+            .add(row, is_measured && self.window.contains(row));
+        if is_measured {
+            self.steps.iter_mut().for_each(|steps| steps.add(row));
+            self.series.add(row);
+        }
+    }
+}
+
 /// Removes the fault of a trial's client if [`TEST_VALIDITY`] is set in debug builds.
 pub(crate) fn test_fault(fault: Option<Reason>) -> Option<Reason> {
     let is_test = cfg!(debug_assertions) && std::env::var_os(TEST_VALIDITY).is_some();
@@ -228,9 +256,12 @@ pub(crate) fn test_fault(fault: Option<Reason>) -> Option<Reason> {
 }
 
 /// Computes the figures of a run, but does not judge the run.
-pub(crate) fn fold_run(mut run: RunEvents, window: FigureWindow, times: &WindowTimes) -> Run {
-    let rows = run.rows.iter_mut().map(|row| &mut row.figures);
-    fill_cpus(rows, &run.observed);
+pub(crate) fn fold_run(
+    mut run: RunEvents,
+    window: FigureWindow,
+    times: &WindowTimes,
+    series: SeriesJoiner,
+) -> Run {
     if let Some(ms) = cpu_too_short(&run.observed) {
         let what = format!("CPU use of the server: the run was shorter than one sample ({ms} ms)");
         run.missing.push(what);
@@ -238,6 +269,8 @@ pub(crate) fn fold_run(mut run: RunEvents, window: FigureWindow, times: &WindowT
     let counts = run.counts();
     let (end, sums) = (run.end.as_ref(), &times.sums);
     let mean = |of: fn(&SecondRow) -> u64| window.per_second(&run, of);
+    let mut series = series.series(&run.rows, window.sending_end_ns);
+    fill_cpus(&mut series, &run.observed);
     Run {
         saturation: saturation_of(&run),
         throughput_per_s: mean(|row| row.ok_in_window),
@@ -301,7 +334,7 @@ pub(crate) fn fold_run(mut run: RunEvents, window: FigureWindow, times: &WindowT
         agents: run.agents,
         window: window.window,
         requests: counts,
-        series: run.rows.into_iter().map(|row| row.figures).collect(),
+        series,
         fine_throughput: run.fine.finish(),
         observations: run.observed.observations,
         missing: run.missing,
@@ -416,14 +449,8 @@ impl JoinedRun {
 
     /// Joins all measured rows into one row.
     fn join_rows(&mut self) {
-        let rows = &mut self.events.rows;
-        if let Some(last) = rows.pop() {
-            let row = match rows.pop() {
-                Some(before) => joined(before.row, &last.row),
-                None => last.row,
-            };
-            rows.push(MeasuredSecond::new(row, None, None));
-        }
+        let rows = std::mem::take(&mut self.events.rows).into_iter();
+        self.events.rows = rows.reduce(MeasuredSecond::join).into_iter().collect();
     }
 
     /// Returns the run. Its figures cover the whole measurement, and it has not been judged.
@@ -431,7 +458,7 @@ impl JoinedRun {
         self.events.complete();
         self.join_rows();
         let window = FigureWindow::whole(&self.events);
-        fold_run(self.events, window, &self.times)
+        fold_run(self.events, window, &self.times, SeriesJoiner::default())
     }
 
     /// Returns the part of the run that starts at `from_ns`. The caller must have added only rows
@@ -445,35 +472,16 @@ impl JoinedRun {
         let last = self.events.rows.last();
         let mut requests = last.map_or_else(Counts::default, |row| row.row.counts.clone());
         requests.complete();
-        let mut run = fold_run(self.events, window, &self.times);
+        let mut run = fold_run(self.events, window, &self.times, SeriesJoiner::default());
         run.requests = requests;
         run
-    }
-}
-
-/// Joins two consecutive parts of a measurement into one row, without histograms.
-fn joined(mut row: SecondRow, next: &SecondRow) -> SecondRow {
-    row.counts.merge(&next.counts);
-    GroupRow::merge_each(&mut row.groups, &next.groups);
-    SecondRow {
-        to_ns: next.to_ns,
-        good: row.good + next.good,
-        ok_in_window: row.ok_in_window + next.ok_in_window,
-        good_in_window: row.good_in_window + next.good_in_window,
-        bytes_sent: row.bytes_sent + next.bytes_sent,
-        bytes_received: row.bytes_received + next.bytes_received,
-        connects: row.connects + next.connects,
-        open_connections: next.open_connections,
-        user_s: row.user_s + next.user_s,
-        system_s: row.system_s + next.system_s,
-        ..row
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use floodmark_record::events::PartRow;
+    use floodmark_record::events::{GroupRow, PartRow};
     use floodmark_stats::Histogram;
     use std::net::SocketAddr;
 
@@ -502,8 +510,7 @@ mod tests {
         Event::Second(row)
     }
 
-    #[test]
-    fn the_shortest_service_time_includes_the_warm_up() {
+    fn closed() -> (RunId, Plan) {
         let id = RunId {
             system: "s".to_owned(),
             workload: "/".to_owned(),
@@ -513,7 +520,46 @@ mod tests {
             attempt: 1,
         };
         let address: SocketAddr = "127.0.0.1:80".parse().unwrap();
-        let mut run = JoinedRun::new(id, Plan::of(address.into()));
+        (id, Plan::of(address.into()))
+    }
+
+    #[test]
+    fn the_parts_before_the_death_of_a_worker_stay_separate() {
+        let (id, plan) = closed();
+        let mut run = RunEvents::new(id, plan, 0);
+        let Event::Second(row) = second(Phase::Measure, 2_500_000) else {
+            unreachable!("a second is a row")
+        };
+        run.take(Event::Second(SecondRow {
+            open_connections: 7,
+            ..row
+        }));
+        run.take(Event::Part(PartRow {
+            phase: Phase::Measure,
+            from_ns: 1_000_000_000,
+            to_ns: 1_100_000_000,
+            sums: GroupRow::default(),
+            groups: Vec::new(),
+        }));
+        run.complete();
+        let FoldedRun {
+            window,
+            times,
+            series,
+            ..
+        } = FoldedRun::of(&run);
+        let rows = fold_run(run, window, &times, series).series;
+        let rows: Vec<_> = rows
+            .iter()
+            .map(|row| (row.to_s, row.open_connections))
+            .collect();
+        assert_eq!(rows, [(1.0, 7), (1.1, 0)]);
+    }
+
+    #[test]
+    fn the_shortest_service_time_includes_the_warm_up() {
+        let (id, plan) = closed();
+        let mut run = JoinedRun::new(id, plan);
         run.take(&second(Phase::Warmup, 100_000));
         run.take(&second(Phase::Measure, 2_500_000));
         let run = run.finish();

@@ -24,6 +24,7 @@ mod response_checks;
 mod result_events;
 mod run_events;
 mod run_figures;
+mod series;
 pub mod server_log;
 mod sizing;
 

@@ -30,6 +30,9 @@ pub struct RunEvents {
     pub place: Option<Placement>,
     pub ready: Option<WorkerReady>,
     pub rows: Vec<MeasuredSecond>,
+    /// Number of `rows` that are no events: 1 if the last row consists of the parts before the
+    /// worker died, else 0. Such a row has no CPU use, connections or times.
+    pub rows_of_parts: usize,
     /// Parts of the second that has no row yet.
     parts: Vec<PartRow>,
     pub silences: Silences,
@@ -64,18 +67,20 @@ pub struct RunEvents {
 }
 
 /// One second of the measurement, with figures computed from its histograms.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct MeasuredSecond {
     pub row: SecondRow,
     pub figures: SeriesRow,
+    /// CPU time that the server used.
+    server: Option<ServerUsed>,
+    /// CPU time that the store used.
+    store: Option<ServerUsed>,
 }
 
 impl MeasuredSecond {
     /// Computes the figures of a second.
     pub fn new(mut row: SecondRow, server: Option<ServerUsed>, store: Option<ServerUsed>) -> Self {
-        let times = TimeHistograms::decode_responses(&row.histograms);
-        let response_times = times.buckets(TimeKind::Response);
-        let times = times.summary(TimeKind::Response);
+        let times = ResponseTimes::of(&TimeHistograms::decode_responses(&row.histograms));
         row.histograms = BTreeMap::new();
         let length_s = (row.to_ns - row.from_ns) as f64 / 1e9;
         let cpus = |used: Option<ServerUsed>| {
@@ -84,23 +89,10 @@ impl MeasuredSecond {
         };
         let (server_user_cpus, server_system_cpus) = cpus(server);
         let (store_user_cpus, store_system_cpus) = cpus(store);
-        let groups = row.groups.iter().map(|group| GroupPoint {
-            throughput_per_s: group.ok_in_window as f64 / length_s,
-            goodput_per_s: group.good_in_window as f64 / length_s,
-            failed: failed(&group.counts),
-        });
-        let figures = SeriesRow {
+        let mut figures = SeriesRow {
             from_s: row.from_ns as f64 / 1e9,
             to_s: row.to_ns as f64 / 1e9,
-            throughput_per_s: row.ok_in_window as f64 / length_s,
-            goodput_per_s: row.good_in_window as f64 / length_s,
             failed: failed(&row.counts),
-            p50_us: times.p50,
-            p90_us: times.p90,
-            p99_us: times.p99,
-            p99_9_us: times.p99_9,
-            max_us: times.max,
-            response_times,
             client_user_cpus: row.user_s / length_s,
             client_system_cpus: row.system_s / length_s,
             server_user_cpus,
@@ -108,9 +100,61 @@ impl MeasuredSecond {
             store_user_cpus,
             store_system_cpus,
             open_connections: row.open_connections,
-            groups: groups.collect(),
+            ..SeriesRow::default()
         };
-        MeasuredSecond { row, figures }
+        times.fill(&mut figures);
+        let mut second = MeasuredSecond {
+            row,
+            figures,
+            server,
+            store,
+        };
+        second.set_rates(second.row.to_ns);
+        second
+    }
+
+    /// Joins the next second to this one. The result has no response times. CPU use that is known
+    /// for only one of the seconds is the use in that second.
+    pub fn join(self, next: MeasuredSecond) -> Self {
+        let used = |before: Option<ServerUsed>, next: Option<ServerUsed>| {
+            let (Some(before), Some(next)) = (before, next) else {
+                return before.or(next);
+            };
+            Some(ServerUsed {
+                over_s: before.over_s + next.over_s,
+                user_s: before.user_s + next.user_s,
+                system_s: before.system_s + next.system_s,
+            })
+        };
+        let (server, store) = (used(self.server, next.server), used(self.store, next.store));
+        let mut row = SecondRow {
+            open_connections: 0,
+            ..self.row
+        };
+        row.merge(&next.row);
+        MeasuredSecond::new(row, server, store)
+    }
+
+    /// Limits the rates to the time before the end of the sending window, unless the second starts
+    /// after it.
+    pub fn end_at(&mut self, sending_end_ns: u64) {
+        if self.row.from_ns < sending_end_ns {
+            self.set_rates(self.row.to_ns.min(sending_end_ns));
+        }
+    }
+
+    /// Computes the rates for the time until `end_ns`.
+    fn set_rates(&mut self, end_ns: u64) {
+        let length_s = (end_ns - self.row.from_ns) as f64 / 1e9;
+        let per_s = |n: u64| n as f64 / length_s;
+        self.figures.throughput_per_s = per_s(self.row.ok_in_window);
+        self.figures.goodput_per_s = per_s(self.row.good_in_window);
+        let groups = self.row.groups.iter().map(|group| GroupPoint {
+            throughput_per_s: per_s(group.ok_in_window),
+            goodput_per_s: per_s(group.good_in_window),
+            failed: failed(&group.counts),
+        });
+        self.figures.groups = groups.collect();
     }
 
     /// Returns this second as a point of the throughput curve. The second is cut off at `end_s`.
@@ -134,6 +178,7 @@ impl RunEvents {
             place: None,
             ready: None,
             rows: Vec::new(),
+            rows_of_parts: 0,
             parts: Vec::new(),
             silences: Silences::default(),
             fine: FineThroughputCounter::default(),
@@ -189,13 +234,18 @@ impl RunEvents {
         }
     }
 
-    /// Adds a row for the last second if the worker died within it.
+    /// Adds a row for the last second if the worker died within it, and limits the rates to the
+    /// sending window.
     pub fn complete(&mut self) {
         if self.end.is_none()
             && let Some(row) = SecondRow::of_parts(&self.parts, self.rows.len() as u64)
         {
+            let rows = self.rows.len();
             self.take_second(row);
+            self.rows_of_parts = self.rows.len() - rows;
         }
+        let end_ns = self.window_ns();
+        self.rows.iter_mut().for_each(|row| row.end_at(end_ns));
     }
 
     fn take_second(&mut self, row: SecondRow) {
@@ -320,6 +370,33 @@ impl TimeHistograms {
             _ => (&empty, &empty),
         };
         Histogram::summarise(of(kind), timed_out, in_flight)
+    }
+}
+
+/// Percentiles and distribution of the response times in a row of the series.
+#[derive(Debug)]
+pub struct ResponseTimes {
+    summary: Times,
+    buckets: Option<TimeBuckets>,
+}
+
+impl ResponseTimes {
+    /// Summarizes the response times among `times`.
+    pub fn of(times: &TimeHistograms) -> Self {
+        ResponseTimes {
+            summary: times.summary(TimeKind::Response),
+            buckets: times.buckets(TimeKind::Response),
+        }
+    }
+
+    /// Sets the response times of a row.
+    pub fn fill(self, row: &mut SeriesRow) {
+        row.p50_us = self.summary.p50;
+        row.p90_us = self.summary.p90;
+        row.p99_us = self.summary.p99;
+        row.p99_9_us = self.summary.p99_9;
+        row.max_us = self.summary.max;
+        row.response_times = self.buckets;
     }
 }
 

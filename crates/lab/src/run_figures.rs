@@ -238,7 +238,7 @@ impl StepTimes {
 
 /// Returns the step that contains a row. Rows are split at the ends of steps, so each row lies in a
 /// single step.
-fn step_of(steps: &[RateStep], row: &SecondRow) -> usize {
+pub(crate) fn step_of(steps: &[RateStep], row: &SecondRow) -> usize {
     step_at(steps, (row.from_ns + row.to_ns) as f64 / 2e9)
 }
 

@@ -13,9 +13,10 @@ use floodmark_record::units::{Rate, show_count, show_ns};
 use floodmark_record::watch::{HostUsed, ServerUsed};
 use floodmark_report::{Emphasis, Style, count_of, describe_plan, rate, seconds};
 use floodmark_stats::Histogram;
+use floodmark_stats::steady::SHORTEST_ROW_S;
 
-/// Minimum length, in seconds, of a period from which rates and CPU use are computed. CPU time is
-/// accurate only to a few milliseconds.
+/// Minimum length, in seconds, of a period from which the CPU use of server and store and the rate
+/// of the first second are computed. CPU time is accurate only to a few milliseconds.
 const MIN_LENGTH_S: f64 = 0.1;
 
 /// Number of reports of opened connections per printed line if the output is not a terminal. About
@@ -73,7 +74,8 @@ pub(crate) struct RunProgress {
     pub(crate) heading: [String; 2],
     /// Progress in opening connections, until the load starts.
     pub(crate) opening: Option<String>,
-    /// Ok responses per second, one value per second of the current phase.
+    /// Ok responses per second, one value per second of the current phase. Rows that are too short
+    /// for a rate share the value of the row that makes them long enough.
     pub(crate) history: VecDeque<f64>,
     /// Response times of the current phase.
     pub(crate) response: Histogram,
@@ -105,10 +107,21 @@ pub(crate) struct RunProgress {
     /// Ok responses in the sending window of the current phase.
     ok_in_window: u64,
     recent: VecDeque<LastSecond>,
+    /// Sums of the latest rows, if they are too short for a rate.
+    unrated: RateSums,
     /// Time of the last line from [`RunProgress::plain_line`], in seconds since the phase started.
     reported_s: f64,
     /// Number of connection reports so far.
     reports: u32,
+}
+
+/// Sums from which rates and the client's CPU use are computed.
+#[derive(Default)]
+struct RateSums {
+    length_ns: u64,
+    ok: u64,
+    intended: u64,
+    cpu_s: f64,
 }
 
 /// Figures of the last second.
@@ -239,6 +252,7 @@ impl RunProgress {
             self.history.clear();
             self.response.clear();
             self.recent.clear();
+            self.unrated = RateSums::default();
             self.suspicion = None;
             self.ok_in_window = 0;
         }
@@ -258,19 +272,25 @@ impl RunProgress {
         last.response = times(TimeKind::Response);
         last.lateness = times(TimeKind::Lateness);
         last.open_connections = row.open_connections;
-        let length_s = row.to_ns.saturating_sub(row.from_ns) as f64 / 1e9;
-        if length_s >= MIN_LENGTH_S {
-            last.ok_per_s = row.counts.ok as f64 / length_s;
-            last.intended_per_s = row.counts.intended as f64 / length_s;
-            last.cpus[0] = Some((row.user_s + row.system_s) / length_s);
+        let sums = &mut self.unrated;
+        sums.length_ns += row.to_ns.saturating_sub(row.from_ns);
+        sums.ok += row.counts.ok;
+        sums.intended += row.counts.intended;
+        sums.cpu_s += row.user_s + row.system_s;
+        let length_s = sums.length_ns as f64 / 1e9;
+        if length_s >= SHORTEST_ROW_S {
+            let sums = std::mem::take(sums);
+            last.ok_per_s = sums.ok as f64 / length_s;
+            last.intended_per_s = sums.intended as f64 / length_s;
+            last.cpus[0] = Some(sums.cpu_s / length_s);
+            if self.history.len() == MAX_HISTORY {
+                self.history.pop_front();
+            }
+            self.history.push_back(last.ok_per_s);
         }
         if let Some(times) = &last.response {
             self.response.merge(times);
         }
-        if self.history.len() == MAX_HISTORY {
-            self.history.pop_front();
-        }
-        self.history.push_back(last.ok_per_s);
         if self.recent.len() == RECENT_S {
             self.recent.pop_front();
         }

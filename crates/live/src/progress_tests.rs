@@ -86,12 +86,13 @@ fn shows_the_agents_side_by_side() {
 }
 
 #[test]
-fn a_very_short_row_does_not_change_rates() {
+fn a_short_row_changes_no_rate_and_has_no_bar() {
     let mut progress = RunProgress::new(&testing::closed_plan());
     progress.on(&Event::Second(testing::second_row(0, 1000, 0)));
     let mut row = testing::second_row(1, 500, 0);
-    row.to_ns = row.from_ns + 99_000_000;
+    row.to_ns = row.from_ns + 499_000_000;
     progress.on(&Event::Second(row.clone()));
+    assert_eq!(progress.history, [1000.0]);
     progress.on(&Event::ServerUsed(ServerUsed {
         over_s: 0.01,
         user_s: 0.16,
@@ -100,6 +101,24 @@ fn a_very_short_row_does_not_change_rates() {
     let line = progress.line(Style { width: 120, ..WIDE });
     assert!(line.contains("1,000/s"), "{line}");
     assert!(line.contains("CPUs 0.81 client  1,500 ok"), "{line}");
+}
+
+#[test]
+fn short_rows_count_together() {
+    let mut progress = RunProgress::new(&testing::closed_plan());
+    for index in 0..5 {
+        let mut row = testing::second_row(index, 300 * (index + 1), 0);
+        row.from_ns = index * 300_000_000;
+        row.to_ns = row.from_ns + 300_000_000;
+        progress.on(&Event::Second(row));
+    }
+    // The fifth row is too short.
+    let rates: Vec<f64> = progress.history.iter().map(|per_s| per_s.round()).collect();
+    assert_eq!(rates, [1500.0, 3500.0]);
+    let line = progress.line(Style { width: 120, ..WIDE });
+    assert!(line.contains("3,500/s"), "{line}");
+    // Each row has the CPU time of a second.
+    assert!(line.contains("CPUs 2.70 client  4,500 ok"), "{line}");
 }
 
 #[test]

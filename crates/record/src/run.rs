@@ -389,7 +389,12 @@ pub struct ClientUsage {
     pub threads: Vec<ThreadUsage>,
 }
 
-/// Figures for one second of a run.
+/// Figures for one second of a run. The last second and the ends of steps may cut a row off. A row
+/// with less than 0.5 s of sending is joined to a neighboring row of its step, if there is one; rows
+/// after the sending window stay separate.
+///
+/// Rates cover the part of the row before the end of the sending window. In a row after that end,
+/// they are 0.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SeriesRow {
     /// Start time, in seconds since the start of the measurement.

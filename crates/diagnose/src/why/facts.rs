@@ -13,6 +13,7 @@ use floodmark_record::plan::{ConnectionUse, Http};
 use floodmark_record::run::{Run, SeriesRow};
 use floodmark_record::times::Times;
 use floodmark_record::watch::Server;
+use floodmark_stats::steady::SHORTEST_ROW_S;
 
 use super::graph::Service;
 use super::thresholds::{MOST, NOTICEABLE};
@@ -249,7 +250,6 @@ fn threads_here(run: &Run) -> Option<Cow<'_, [ThreadUsage]>> {
 /// Returns the rows of the sending window. Excludes a last row of less than half a second, whose
 /// rate is too coarse.
 pub fn seconds(run: &Run) -> impl Iterator<Item = &SeriesRow> {
-    const SHORTEST_ROW_S: f64 = 0.5;
     let rows = run.series.iter();
     rows.filter(|row| row.to_s.min(run.sending_s) - row.from_s >= SHORTEST_ROW_S)
 }

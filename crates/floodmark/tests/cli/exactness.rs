@@ -1,5 +1,7 @@
 //! Tests of exact request counts, compared with the server's log.
 
+use floodmark_record::Event;
+use floodmark_record::events::Phase;
 use floodmark_truth::log::ClosedBy;
 use floodmark_truth::scenario::Service;
 use floodmark_truth::{Log, Scenario, TruthServer};
@@ -227,4 +229,90 @@ fn uses_the_source_addresses() {
         "127.0.0.2-127.0.0.9",
     ]);
     assert_eq!((load.counts().ok, log.totals.accepted), (60, 60));
+}
+
+/// Returns the start of the measurement on the clock of the server's log, in ns, and the number of
+/// ok responses in the sending window.
+fn measured(load: &Load) -> (u64, u64) {
+    let text = std::fs::read_to_string(load.events()).unwrap();
+    let events = text.lines().map(|line| serde_json::from_str(line).unwrap());
+    let (mut origin_ns, mut start_ns, mut ok) = (None, None, 0);
+    for event in events {
+        match event {
+            Event::Ready(ready) => origin_ns = ready.clock_origin_ns,
+            Event::Began { at_ns, .. } => start_ns = Some(at_ns),
+            Event::Second(row) if row.phase == Phase::Measure => ok += row.ok_in_window,
+            _ => {}
+        }
+    }
+    (origin_ns.unwrap() + start_ns.unwrap(), ok)
+}
+
+#[test]
+fn no_row_step_or_bar_has_more_responses_than_the_server_sent() {
+    for arguments in [
+        // The last row covers a few milliseconds, unless it is joined to the row before.
+        "-c 20 -n 301",
+        "-c 20 -r 50000 -d 2300ms --no-drain",
+        "-c 20 --steps 50,400,80 -d 3900ms",
+    ] {
+        // 100 responses per second, one every 10 ms.
+        let (server, url) = truth(Scenario::from(Service::Deterministic {
+            time_us: 10_000.0,
+            pauses: None,
+        }));
+        let arguments = Vec::from_iter(arguments.split(' '));
+        let load = load(&url, &[&arguments[..], &["--anyway"]].concat());
+        load.ends_with(0);
+        let log = stop(server);
+        let run = load.run();
+        let (start_ns, ok) = measured(&load);
+        // A response that was sent before a row can be read within it. A stall counts from the end
+        // of the wait before it, which lasts up to 50 ms.
+        let read_after_ns = run.longest_stall_ns.unwrap() + 100_000_000;
+        let sent = |from_s: f64, to_s: f64| {
+            let at_ns = |s: f64| start_ns + (s * 1e9).round() as u64;
+            let within = at_ns(from_s) - read_after_ns..=at_ns(to_s);
+            let entries = log.requests.iter();
+            entries
+                .filter(|of| within.contains(&of.departure_ns))
+                .count() as f64
+        };
+        let mut total = 0.0;
+        for row in &run.series {
+            let is_drain = row.from_s >= run.sending_s;
+            let length_s = row.to_s.min(run.sending_s) - row.from_s;
+            assert!(is_drain || length_s >= 0.5, "{arguments:?}: {row:?}");
+            let shown = row.throughput_per_s * length_s.max(0.0);
+            total += shown;
+            let most = sent(row.from_s, row.to_s);
+            assert!(
+                shown <= most + 1e-6,
+                "{arguments:?}: {shown} > {most}: {row:?}"
+            );
+        }
+        assert!(
+            (total - ok as f64).abs() < 1e-3,
+            "{arguments:?}: {total} of {ok}"
+        );
+        for step in &run.steps {
+            let shown = step.throughput_per_s * (step.to_s - step.from_s);
+            let most = sent(step.from_s, step.to_s);
+            assert!(
+                shown <= most + 1e-6,
+                "{arguments:?}: {shown} > {most}: {step:?}"
+            );
+        }
+        let fine = run.fine_throughput.as_ref().unwrap();
+        let mut read = 0;
+        for (i, ok) in (1..).zip(&fine.ok) {
+            read += *ok;
+            let to_s = f64::from(i) * fine.step_s;
+            let most = sent(0.0, to_s);
+            assert!(
+                read as f64 <= most,
+                "{arguments:?}: {read} > {most} until {to_s} s"
+            );
+        }
+    }
 }
