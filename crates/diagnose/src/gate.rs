@@ -173,8 +173,9 @@ fn hidden_difference(record: &Record, rules: &GateRules) -> Option<String> {
     trials.into_iter().find_map(|trial| {
         let runs = || record.runs_of(trial);
         let all = runs().count();
-        let with = |status| runs().filter(|run| run.validity.status == status).count();
-        let (bound, invalid) = (with(Status::Bound), with(Status::Invalid));
+        let with = |of: fn(&Run) -> bool| runs().filter(|run| of(run)).count();
+        let bound = with(|run| run.validity.is_lower_bound());
+        let invalid = with(|run| run.validity.status == Status::Invalid);
         let can_hide = rules.is_two_sided || *trial == rules.baseline;
         if can_hide && 2 * bound > all - invalid {
             return Some(format!(

@@ -120,6 +120,7 @@ fn excludes_invalid_and_unfinished_pairs() {
     record.runs[3].validity = Validity {
         status: Status::Invalid,
         reasons: vec![Reason::NothingOk { mostly: None }.into()],
+        unsteady_bound: false,
         notes: Vec::new(),
     };
     record.runs[5].ended.reason = EndReason::Interrupted;

@@ -104,9 +104,8 @@ fn not_valid(run: &Run, cpus: u32) -> Option<String> {
     let error = errors.find(|(name, ..)| run.errors.contains_key(*name));
     let repeat = "check this host (floodmark doctor) and repeat";
     match (run.validity.status, error) {
-        (Status::Valid | Status::Unsteady, _) => None,
         (Status::Invalid, _) if is_only_not_ok(run) => None,
-        (Status::Bound, _) => match other_limit(run) {
+        _ if run.validity.is_lower_bound() => match other_limit(run) {
             Some(verdict) => Some(verdict.next.clone()),
             None if !run.agents.is_empty() => agent_fix(run),
             None => {
@@ -114,6 +113,7 @@ fn not_valid(run: &Run, cpus: u32) -> Option<String> {
                 Some(fix.to_string())
             }
         },
+        (Status::Valid | Status::Unsteady | Status::Bound, _) => None,
         (Status::Invalid, Some((.., fix))) => Some((*fix).to_owned()),
         (Status::Invalid, None) if !run.plan.is_open() => Some(repeat.to_owned()),
         (Status::Invalid, None) => {

@@ -55,6 +55,7 @@ pub(crate) fn run(plan: floodmark_record::Plan) -> Run {
         validity: Validity {
             status: Status::Valid,
             reasons: Vec::new(),
+            unsteady_bound: false,
             notes: Vec::new(),
         },
         throughput_per_s: Some(1_000.0),

@@ -79,6 +79,7 @@ pub(crate) fn agent(name: &str) -> AgentRun {
         validity: Validity {
             status: Status::Valid,
             reasons: Vec::new(),
+            unsteady_bound: false,
             notes: Vec::new(),
         },
         lost: None,

@@ -134,10 +134,11 @@ pub fn validity(run: &Run, cpus: u32, expected: &[String]) -> Validity {
             .or_else(|| nothing_in_time(run))
     };
     let judged = client.judge(server, notes);
-    match unsteady(run).filter(|_| judged.status == Status::Valid) {
+    match unsteady(run).filter(|_| judged.status != Status::Invalid) {
         Some(reason) => Validity {
             status: Status::Unsteady,
-            reasons: worded(vec![reason]),
+            unsteady_bound: judged.is_lower_bound(),
+            reasons: [worded(vec![reason]), judged.reasons].concat(),
             ..judged
         },
         None => judged,
@@ -226,6 +227,7 @@ impl ClientFaults {
         Validity {
             status,
             reasons: worded(reasons),
+            unsteady_bound: false,
             notes,
         }
     }
@@ -256,14 +258,19 @@ const MAX_VARIATION: f64 = 0.1;
 /// Minimum length of server stalls, as a share of the window, that explains an unsteady throughput.
 const MIN_SILENT_SHARE: f64 = 0.05;
 
+/// Returns the half-width of the throughput interval, as a share of the throughput, if it is so
+/// large that predictions based on the throughput are meaningless.
+#[must_use]
+pub fn wide_interval(run: &Run) -> Option<f64> {
+    let (per_s, interval) = (run.throughput_per_s?, run.throughput_interval.as_ref()?);
+    let half_width = (interval.high - interval.low) / 2.0 / per_s;
+    (half_width > MAX_VARIATION).then_some(half_width)
+}
+
 /// Reports an unsteady throughput and its likely cause. Causes on the client and its host are
 /// checked first, because they can also look like a server stall.
 fn unsteady(run: &Run) -> Option<Reason> {
-    let (per_s, interval) = (run.throughput_per_s?, run.throughput_interval.as_ref()?);
-    let half_width = (interval.high - interval.low) / 2.0 / per_s;
-    if half_width <= MAX_VARIATION {
-        return None;
-    }
+    let half_width = wide_interval(run)?;
     let stall_s = run.longest_stall_ns.map(|ns| ns as f64 / 1e9);
     let is_steal = |of: &&Observation| matches!(of.metric, Metric::Host(_, HostFigure::Steal));
     let steal = run.observations.iter().filter(is_steal);

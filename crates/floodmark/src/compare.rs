@@ -13,7 +13,7 @@ use floodmark_diagnose::conditions::RatioCondition;
 use floodmark_lab::{EVENTS, RECORD};
 use floodmark_record::comparison::{ComparedMetric, Comparison, ComparisonReport};
 use floodmark_record::host::Environment;
-use floodmark_record::run::{Run, Status};
+use floodmark_record::run::Run;
 use floodmark_record::{Record, SCHEMA_VERSION};
 use floodmark_report::html::{self, ComparedRuns};
 use floodmark_report::tables::ResultTables;
@@ -291,7 +291,7 @@ fn fault(args: &CompareArgs, of: [(&str, &RunGroup<'_>); 2]) -> Option<Ending> {
     if let Some((text, _)) = of.into_iter().find(|(_, side)| !has_valid(side)) {
         return invalid(format!("{text}: every run is invalid; measure again"));
     }
-    let is_bound = |run: &Run| run.validity.status == Status::Bound;
+    let is_bound = |run: &Run| run.validity.is_lower_bound();
     let mut bound = of.into_iter().filter(|(_, side)| side.runs().any(is_bound));
     let (text, _) = bound.next().filter(|_| args.strict)?;
     invalid(format!(

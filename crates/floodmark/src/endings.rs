@@ -134,10 +134,11 @@ pub fn bound(run: &Run, what: impl FnOnce() -> String) -> Option<Ending> {
     if run.ended.abort.is_some() {
         return None;
     }
-    let problem = match run.validity.status {
-        Status::Unsteady => "the run was unsteady",
-        Status::Bound => "the client was the bottleneck",
-        Status::Valid | Status::Invalid => return None,
+    let problem = match (run.validity.status, run.validity.is_lower_bound()) {
+        (Status::Unsteady, true) => "the run was unsteady and the client was the bottleneck",
+        (Status::Unsteady, false) => "the run was unsteady",
+        (Status::Bound, _) => "the client was the bottleneck",
+        (Status::Valid | Status::Invalid, _) => return None,
     };
     let message = format!("{problem}, which --strict forbids: {}", what());
     Some(Ending::new(Exit::Invalid, message))

@@ -8,12 +8,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use floodmark_diagnose::validity::wide_interval;
 use floodmark_diagnose::{comparing, gate, tuning};
 use floodmark_plan::FileError;
 use floodmark_record::events::{Phase, RunId};
 use floodmark_record::metric::Role;
 use floodmark_record::plan::Plan;
-use floodmark_record::reason::{Reason, Worded};
+use floodmark_record::reason::{Disturbance, Reason, Worded};
 use floodmark_record::result::Overall;
 use floodmark_record::run::{
     ClientUsage, Connections, HttpBytes, Run, Status, Validity, WarmupRun,
@@ -166,8 +167,7 @@ fn judge_runs(record: &mut Record) {
     for run in &mut record.runs {
         run.verdict = floodmark_diagnose::why::verdict(run, &record.environment);
         run.validity = validity(run, run.client_cpus(record.environment.cpus), expected);
-        // A prediction for an unsteady throughput would be meaningless.
-        if run.validity.status == Status::Unsteady
+        if wide_interval(run).is_some()
             && let Some(verdict) = &mut run.verdict
         {
             verdict.gain = None;
@@ -204,13 +204,22 @@ pub(crate) fn test_validity(judged: Validity) -> Validity {
         return judged;
     }
     let bound = || Worded::Text(format!("{TEST_VALIDITY} is bound"));
+    let unsteady = || {
+        Worded::Fact(Reason::Unsteady {
+            half_width: 0.2,
+            disturbance: Disturbance::Server,
+        })
+    };
     let (status, reasons) = match std::env::var(TEST_VALIDITY).as_deref() {
         Ok("valid") => (Status::Valid, Vec::new()),
         Ok("bound") => (Status::Bound, vec![bound()]),
+        Ok("unsteady") => (Status::Unsteady, vec![unsteady()]),
+        Ok("unsteady-bound") => (Status::Unsteady, vec![unsteady(), bound()]),
         _ => return judged,
     };
     Validity {
         status,
+        unsteady_bound: status == Status::Unsteady && reasons.len() > 1,
         reasons,
         ..judged
     }

@@ -287,9 +287,26 @@ pub struct Validity {
     pub status: Status,
     /// Reasons for the status, with fixes.
     pub reasons: Vec<Worded>,
+    /// Whether the throughput of an unsteady run is also a lower bound. For other runs, false: the
+    /// status says so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unsteady_bound: bool,
     /// Notes that don't change the status.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+}
+
+impl Validity {
+    /// Returns whether the throughput is a lower bound, because floodmark's threads were saturated
+    /// or agents were lost.
+    #[must_use]
+    pub fn is_lower_bound(&self) -> bool {
+        match self.status {
+            Status::Bound => true,
+            Status::Unsteady => self.unsteady_bound,
+            Status::Valid | Status::Invalid => false,
+        }
+    }
 }
 
 /// Status of [`Validity`].
@@ -301,7 +318,8 @@ pub enum Status {
     /// The figures describe the server and the network at this load.
     #[default]
     Valid,
-    /// The throughput varied so much that a single figure does not describe it.
+    /// The throughput varied so much that a single figure does not describe it. If floodmark's
+    /// threads were also saturated, the reasons say so.
     Unsteady,
     /// floodmark's threads were saturated: the throughput is a lower bound.
     Bound,

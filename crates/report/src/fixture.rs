@@ -181,6 +181,7 @@ pub(crate) fn closed() -> Run {
         validity: Validity {
             status: Status::Valid,
             reasons: Vec::new(),
+            unsteady_bound: false,
             notes: Vec::new(),
         },
         throughput_per_s: Some(per_s),

@@ -200,7 +200,7 @@ pub(super) fn hosts(records: &[Record]) -> Properties {
 pub(super) fn validity_notes(group: &RunGroup<'_>) -> Vec<String> {
     let total = plural(group.runs().count() as u64, "attempt");
     let count = |problem: fn(&Run) -> bool| group.runs().filter(|run| problem(run)).count();
-    let bound = count(|run| run.validity.status == Status::Bound);
+    let bound = count(|run| run.validity.is_lower_bound());
     let unsteady = count(|run| run.validity.status == Status::Unsteady);
     let ended = count(|run| run.ended.reason != EndReason::Completed);
     let incorrect = count(|run| run.checks.iter().any(|check| check.held == Some(false)));

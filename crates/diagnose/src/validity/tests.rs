@@ -484,6 +484,48 @@ fn a_wide_interval_is_unsteady_and_names_the_disturbance() {
 }
 
 #[test]
+fn an_unsteady_throughput_can_be_a_lower_bound() {
+    let interval = |half_width: f64| {
+        Some(Interval {
+            low: 1_000.0 - half_width,
+            high: 1_000.0 + half_width,
+            confidence: 0.95,
+            method: String::new(),
+        })
+    };
+    let mut case = Case::good(closed());
+    case.run.throughput_per_s = Some(1_000.0);
+    case.run.client.threads = vec![thread(0.99, 0.0)];
+    for (half_width, is_saturated, expected) in [
+        (90.0, true, Status::Bound),
+        (130.0, true, Status::Unsteady),
+        (130.0, false, Status::Unsteady),
+    ] {
+        case.run.throughput_interval = interval(half_width);
+        if !is_saturated {
+            case.run.client.threads.clear();
+        }
+        let judged = validity(&case.run, 2, &[]);
+        assert_eq!(
+            (judged.status, judged.is_lower_bound()),
+            (expected, is_saturated),
+            "{half_width}: {judged:?}"
+        );
+        let reasons: Vec<String> = judged.reasons.iter().map(ToString::to_string).collect();
+        let is_wide = half_width > 100.0;
+        assert_eq!(reasons[0].contains("± 13 %"), is_wide, "{reasons:?}");
+        assert_eq!(
+            reasons
+                .iter()
+                .any(|of| of.contains("the client was the limit")),
+            is_saturated,
+            "{reasons:?}"
+        );
+        assert_eq!(wide_interval(&case.run).is_some(), is_wide);
+    }
+}
+
+#[test]
 fn a_run_without_ok_responses_in_time_is_invalid() {
     let mut case = Case::good(closed());
     case.run.throughput_per_s = Some(0.0);

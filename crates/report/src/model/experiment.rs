@@ -13,9 +13,7 @@ use super::document::{
 use super::figures::{
     NOT_MEASURED, count_of, cpu_per_request, cpus, median, microseconds, optional, per_second, time,
 };
-use super::{
-    capacity, comparison, crash, environment, gate, outcomes, process_use, run, sweep, verdict,
-};
+use super::{capacity, comparison, crash, environment, gate, process_use, run, sweep, verdict};
 
 /// Explanation above the table of trials.
 const EXPLANATION: &str = "(ok responses per second in the window, percentiles of response time, \
@@ -133,8 +131,7 @@ fn percentile(runs: &TrialRuns<'_>, statistic: Statistic) -> Span {
 /// Returns the worst status among the runs, and how many runs have it, unless all runs have the
 /// same status.
 fn validity(runs: &TrialRuns<'_>) -> Span {
-    let badness = |run: &&&Run| (run.validity.status, outcomes::unanswered(&run.requests));
-    let Some(worst) = runs.iter().max_by_key(badness) else {
+    let Some(worst) = runs.iter().max_by_key(|run| run::badness(run)) else {
         return plain(NOT_MEASURED);
     };
     let mut worst = run::validity_of(worst);
@@ -176,22 +173,25 @@ fn log_lines(runs: &TrialRuns<'_>) -> Vec<TextLine> {
     found.collect()
 }
 
-/// For each trial, returns one reason for each status other than valid, and the reasons why its
-/// runs ended early.
+/// For each trial, returns the reasons of one run for each status other than valid, and the reasons
+/// why its runs ended early.
 fn reasons(record: &Record) -> Vec<TextLine> {
     let mut known: Vec<(&str, Span)> = Vec::new();
     let mut lines = Vec::new();
     for run in &record.runs {
         let trial = run.trial.as_deref().unwrap_or(&run.system);
         let status = run::validity_of(run);
-        let reason = run.validity.reasons.first();
-        if let Some(reason) = reason.filter(|_| run.validity.status != Status::Valid)
+        let reasons = &run.validity.reasons;
+        if run.validity.status != Status::Valid
+            && !reasons.is_empty()
             && !known.contains(&(trial, status.clone()))
         {
-            let text = status
-                .emphasis
-                .span(format!("{trial}, {}: {reason}", run::attempt(run)));
-            lines.push(TextLine::new(&status.text, [text]));
+            let attempt = run::attempt(run);
+            let label = run::status_word(run.validity.status).text;
+            lines.extend(reasons.iter().map(|reason| {
+                let text = format!("{trial}, {attempt}: {reason}");
+                TextLine::new(&label, [status.emphasis.span(text)])
+            }));
             known.push((trial, status));
         }
         let detail = run.ended.detail.as_ref();

@@ -73,6 +73,28 @@ fn a_run_without_responses_is_not_valid() {
 }
 
 #[test]
+fn an_unsteady_lower_bound_is_worse_than_either_and_shows_all_reasons() {
+    let mut both = fixture::bound();
+    both.validity.status = Status::Unsteady;
+    both.validity.unsteady_bound = true;
+    let stall = "the throughput varies by ± 13 %";
+    both.validity.reasons.insert(0, stall.into());
+    let mut unsteady = fixture::closed();
+    unsteady.validity.status = Status::Unsteady;
+    let runs = vec![
+        of("a", 1, fixture::bound()),
+        of("a", 2, both),
+        of("a", 3, unsteady),
+    ];
+    let drawn = drawn(&record(&["a"], runs));
+    assert!(drawn.contains("unsteady, bound 1 of 3"), "{drawn}");
+    for reason in [stall, "the client was the limit"] {
+        let line = format!("unsteady     a, process 2, attempt 1: {reason}");
+        assert!(drawn.contains(&line), "{drawn}");
+    }
+}
+
+#[test]
 fn shows_a_column_for_the_store() {
     let runs = vec![
         of("bars", 1, fixture::with_store()),

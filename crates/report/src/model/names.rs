@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use super::chart::MAX_CURVES;
 use super::document::{Emphasis, RankedBar, Ranking, plain};
 use super::figures::{count_of, extremes, joined, settings};
-use super::run::{same_load, status_word};
+use super::run::{badness, same_load, status_word};
 use super::{capacity, plan, verdict};
 
 /// A run with a name that is unique on the page.
@@ -224,11 +224,12 @@ fn bar(load: &[NamedRun<'_>]) -> Option<RankedBar> {
     if let Some((verdict, _)) = verdict::most_frequent(load.iter().map(|one| one.run)) {
         about.push(plain(verdict.cause.name()));
     }
-    let worst = runs().map(|run| run.validity.status).max()?;
-    match worst {
-        Status::Valid => {}
-        Status::Unsteady | Status::Invalid => about.push(status_word(worst)),
-        Status::Bound => about.push(Emphasis::Warn.span("lower bound")),
+    let worst = &runs().max_by_key(|run| badness(run))?.validity;
+    if let Status::Unsteady | Status::Invalid = worst.status {
+        about.push(status_word(worst.status));
+    }
+    if worst.is_lower_bound() {
+        about.push(Emphasis::Warn.span("lower bound"));
     }
     let mut checks = load.iter().flat_map(|one| &one.run.checks);
     if checks.any(|check| check.held == Some(false)) {

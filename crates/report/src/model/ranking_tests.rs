@@ -64,6 +64,22 @@ fn attempts_that_comparisons_exclude_do_not_count() {
 }
 
 #[test]
+fn an_unsteady_run_can_be_a_lower_bound() {
+    let mut loads = loads(&[("a", &[9.0, 9.5]), ("b", &[3.0]), ("c", &[1.0])]);
+    let unsteady = Emphasis::Warn.span("unsteady");
+    let bound = Emphasis::Warn.span("lower bound");
+    loads[0].1[0].validity.status = Status::Unsteady;
+    assert_eq!(
+        of_runs(&loads).unwrap().bars[0].about.last(),
+        Some(&unsteady)
+    );
+    loads[0].1[0].validity.unsteady_bound = true;
+    loads[0].1[1].validity.status = Status::Bound;
+    let ranking = of_runs(&loads).unwrap();
+    assert!(ranking.bars[0].about.ends_with(&[unsteady, bound]));
+}
+
+#[test]
 fn a_violated_check_is_marked() {
     let mut loads = loads(&[("a", &[9.0]), ("b", &[3.0]), ("c", &[1.0])]);
     loads[0].1[0].checks = vec![CheckResult {

@@ -95,6 +95,9 @@ pub(crate) fn throughput(run: &Run) -> Vec<TextLine> {
     }));
     spans.extend(match run.validity.status {
         Status::Valid => None,
+        Status::Unsteady if run.validity.is_lower_bound() => {
+            Some(Emphasis::Warn.span("– unsteady lower bound, see validity"))
+        }
         Status::Unsteady => Some(Emphasis::Warn.span("– unsteady, see validity")),
         Status::Bound => Some(Emphasis::Warn.span("– lower bound, see validity")),
         Status::Invalid => Some(Emphasis::Bad.span("– invalid, see validity")),
@@ -239,12 +242,23 @@ pub(crate) fn validity(run: &Run) -> Vec<TextLine> {
     [first].into_iter().chain(others).collect()
 }
 
-/// Returns the status in one word. A run without any response is never called valid.
+/// Returns the status in a few words. A run without any response is never called valid.
 pub(crate) fn validity_of(run: &Run) -> Span {
     match run.validity.status {
         Status::Valid if outcomes::unanswered(&run.requests) => Emphasis::Bad.span("no response"),
+        Status::Unsteady if run.validity.is_lower_bound() => Emphasis::Warn.span("unsteady, bound"),
         status => status_word(status),
     }
+}
+
+/// Returns a key that is larger the less the figures of a run describe the server.
+pub(crate) fn badness(run: &Run) -> impl Ord + use<> {
+    (
+        run.validity.status == Status::Invalid,
+        run.validity.is_lower_bound(),
+        run.validity.status == Status::Unsteady,
+        outcomes::unanswered(&run.requests),
+    )
 }
 
 /// Returns a status in one word.
