@@ -93,11 +93,13 @@ impl Service {
             let is_only = |group: &ThreadGroupFacts| is_only_thread(group, facts, in_flight);
             groups.any(|group| limit.group.as_ref() == Some(&group.name) && is_only(group))
         });
-        // In the open model, requests that wait for a stream are not in flight.
-        let waiting = facts.mean_waiting(&facts.run.blocked_by.server_limit_us);
-        let waits_for_streams = waiting >= NOTICEABLE * in_flight;
+        // In the open model, requests that wait for a connection or a stream are not in flight.
+        let blocked_by = &facts.run.blocked_by;
+        let waiting = facts.mean_waiting(&blocked_by.server_limit_us)
+            + facts.mean_waiting(&blocked_by.own_limit_us);
+        let waits_to_be_sent = waiting >= NOTICEABLE * in_flight;
         if let Some(concurrency) = facts.concurrency
-            && (is_closed || waits_for_streams)
+            && (is_closed || waits_to_be_sent)
             && !is_one_thread
             && concurrency >= SAME.start() * max_in_flight.min(in_flight)
         {

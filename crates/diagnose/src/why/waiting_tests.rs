@@ -5,10 +5,12 @@ use floodmark_record::cause::Cause;
 use floodmark_record::metric::{Role, ThreadGroupFigure};
 use floodmark_record::path::PathStep;
 use floodmark_record::run::Run;
+use floodmark_record::times::Times;
 use floodmark_record::verdict::Verdict;
 use floodmark_record::{Metric, Observation};
 
 use super::tests::{is, rules_out, run_with, series};
+use crate::testing::open;
 
 /// Returns a run whose server works on `concurrency` requests at once.
 pub(super) fn working_on(concurrency: f64) -> Run {
@@ -32,6 +34,29 @@ fn thread_group(name: &str, threads: f64, waits_per_s: f64, function: &str) -> [
 /// Returns the steps of the path behind the requests in flight.
 pub(super) fn keys(verdict: &Verdict) -> Vec<String> {
     verdict.path.iter().skip(1).map(PathStep::key).collect()
+}
+
+#[test]
+fn requests_of_the_open_model_wait_for_a_connection() {
+    // A server with a thread per connection: 1,000 of 1,500 requests/s are served over 50
+    // connections, 50 ms each.
+    let times = |count, mean_us| Times {
+        count,
+        mean: Some(mean_us),
+        p50: Some(mean_us),
+        p99: Some(mean_us),
+        ..Times::default()
+    };
+    let mut run = working_on(50.0);
+    run.plan.model = open().model;
+    run.requests.intended = 15_000;
+    run.service_time_us = times(10_000, 50_000.0);
+    let threads = blocked("python", &[("timer", 50.0)], 1_000.0);
+    run.observations.extend(threads);
+    is(&run, Cause::WorkerPool);
+    run.blocked_by.own_limit_us = times(9_000, 500_000.0);
+    let verdict = is(&run, Cause::Concurrency);
+    assert_eq!(verdict.next, "use more connections in the load: -c 200");
 }
 
 /// Returns the series for threads that wait for objects.
