@@ -30,6 +30,7 @@ mod installed;
 mod junit;
 mod launchers;
 mod live_view;
+mod lost;
 mod mix;
 mod observe;
 mod report;
