@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
+use floodmark_record::capacity::{CapacityKind, CapacityTrial, TrialOutcome};
 use floodmark_record::cause::Cause;
 use floodmark_record::comparison::{ComparedMetric, Conclusion};
 use floodmark_record::metric::NetworkFigure;
@@ -561,4 +562,24 @@ fn a_comparison_overlays_both_results() {
     };
     let text = of_comparison(&report, [none(0), none(1)], &Environment::default()).unwrap();
     assert!(select(&Html::parse_document(&text), ".plot").is_empty());
+}
+
+#[test]
+fn missed_loads_are_hollow_dots() {
+    let mut record = fixture::record(vec![fixture::closed()]);
+    let result = fixture::capacity(CapacityKind::Capacity);
+    let is_miss = |trial: &&CapacityTrial| trial.outcome == TrialOutcome::Miss;
+    let misses = result.trials.iter().filter(is_miss).count();
+    record.capacity = Some(result);
+    let (text, read) = page(&record);
+    assert!(misses > 0);
+    // Two charts show the trials, each with a dot in its key.
+    assert_eq!(select(&read, "circle.dot.bad").len(), 2 * (misses + 1));
+    let rule = |class: &str| {
+        let (_, rule) = text.split_once(&format!("\n{class} {{")).unwrap();
+        rule.split_once('}').unwrap().0.to_owned()
+    };
+    let hollow = rule(".dot.bad");
+    assert!(hollow.contains("fill: none; stroke: "), "{hollow}");
+    assert!(!rule(".dot.good").contains("none"));
 }

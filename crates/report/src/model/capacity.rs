@@ -969,6 +969,29 @@ mod tests {
     }
 
     #[test]
+    fn a_load_without_a_limit_does_not_show_what_limits_the_server() {
+        let open = |cause| Run {
+            plan: fixture::open_censored().plan,
+            ..fixture::judged(cause)
+        };
+        let limit = |runs: Vec<Run>| {
+            let mut result = searched(CapacityKind::Capacity);
+            (result.trial, result.process) = (runs[0].trial.clone(), runs[0].process);
+            let mut record = fixture::record(runs);
+            record.capacity = Some(result.clone());
+            let run = limited_run(&record, &result);
+            run.and_then(|run| Some(run.verdict.as_ref()?.cause))
+        };
+        let (pool, none) = (open(Cause::WorkerPool), open(Cause::None));
+        let closed = fixture::judged(Cause::Serialised);
+        // The last load that has a limit.
+        let runs = vec![closed.clone(), pool, none.clone()];
+        assert_eq!(limit(runs), Some(Cause::WorkerPool));
+        assert_eq!(limit(vec![closed, none.clone()]), Some(Cause::Serialised));
+        assert_eq!(limit(vec![none]), None);
+    }
+
+    #[test]
     fn only_a_miss_above_the_capacity_fails_first() {
         let shown = |result: &CapacityResult| {
             let lines = failure(&fixture::record(Vec::new()), result);

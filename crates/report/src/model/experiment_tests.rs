@@ -1,5 +1,6 @@
 //! Terminal output for experiments.
 
+use floodmark_record::comparison::{ComparedMetric, Conclusion};
 use floodmark_record::experiment::ExperimentDescription;
 use floodmark_record::run::CheckResult;
 use floodmark_record::watch::LogErrors;
@@ -7,6 +8,7 @@ use floodmark_record::watch::LogErrors;
 use super::*;
 use crate::Style;
 use crate::fixture;
+use crate::model::comparison::tests::comparison;
 use crate::terminal;
 
 fn drawn(record: &Record) -> String {
@@ -187,4 +189,33 @@ fn adds_up_log_lines_over_the_runs_of_a_trial() {
             "1,234\u{a0}lines with AskTimeoutException in the server log"
         )]
     );
+}
+
+#[test]
+fn a_compared_metric_shows_the_figure_of_the_comparison() {
+    let run = |per_s| Run {
+        throughput_per_s: Some(per_s),
+        ..fixture::closed()
+    };
+    let runs = vec![
+        of("new", 1, run(100_000.0)),
+        of("new", 2, run(100_000.0)),
+        of("old", 1, run(100_000.0)),
+        of("other", 1, run(100_000.0)),
+    ];
+    let mut record = record(&["new", "old", "other"], runs);
+    let mut compared = comparison(ComparedMetric::Throughput, Conclusion::Different);
+    (compared.a, compared.b) = ("new".to_owned(), "old".to_owned());
+    compared.figures_a.figure = Some(123_456.0);
+    compared.figures_b.figure = Some(98_765.0);
+    record.comparisons = vec![compared];
+    let drawn = drawn(&record);
+    let rate = |name: &str| {
+        let mut lines = drawn.lines();
+        let line = lines.find(|line| line.starts_with(name)).unwrap();
+        line.split_whitespace().nth(1).unwrap().to_owned()
+    };
+    // The mean of the processes, not the median of the runs.
+    let rates = ["new", "old", "other"].map(rate);
+    assert_eq!(rates, ["123,456", "98,765", "100,000"], "{drawn}");
 }
