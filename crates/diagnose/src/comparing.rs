@@ -80,18 +80,31 @@ pub fn comparisons(record: &Record) -> Vec<Comparison> {
     comparisons
 }
 
-/// Compares two groups on one metric. The ratio is a ÷ b.
+/// Compares two groups on one metric. The ratio is candidate ÷ baseline.
 #[must_use]
-pub fn compare(a: &RunGroup<'_>, b: &RunGroup<'_>, metric: ComparedMetric) -> Comparison {
-    let (of_a, of_b) = (ProcessFigures::of(a, metric), ProcessFigures::of(b, metric));
-    let usable = of_a.usable().zip(of_b.usable());
-    let ratio = usable.and_then(|(a, b)| Ratio::of(a, b));
+pub fn compare(
+    candidate: &RunGroup<'_>,
+    baseline: &RunGroup<'_>,
+    metric: ComparedMetric,
+) -> Comparison {
+    let [of_candidate, of_baseline] =
+        [candidate, baseline].map(|group| ProcessFigures::of(group, metric));
+    let usable = of_candidate.usable().zip(of_baseline.usable());
+    let ratio = usable.and_then(|(candidate, baseline)| Ratio::of(candidate, baseline));
     let across = ratio.as_ref().and_then(Ratio::interval);
-    let within = || interval_of_ratio(a, b).filter(|_| metric == ComparedMetric::Capacity);
+    let is_capacity = metric == ComparedMetric::Capacity;
+    let within = || interval_of_ratio(candidate, baseline).filter(|_| is_capacity);
     let interval = across.clone().or_else(within);
-    let mut notes = [a.named(&of_a.notes), b.named(&of_b.notes)].concat();
+    let mut notes = [
+        candidate.named(&of_candidate.notes),
+        baseline.named(&of_baseline.notes),
+    ]
+    .concat();
     if ratio.is_some() && across.is_none() {
-        notes.push(too_few(&[(a, &of_a), (b, &of_b)]));
+        notes.push(too_few(&[
+            (candidate, &of_candidate),
+            (baseline, &of_baseline),
+        ]));
     }
     let mut method = match (&ratio, &interval) {
         (_, Some(interval)) => interval.method.clone(),
@@ -102,7 +115,7 @@ pub fn compare(a: &RunGroup<'_>, b: &RunGroup<'_>, metric: ComparedMetric) -> Co
         .as_ref()
         .map_or(Conclusion::Undecided, conclusion_of);
     let has_attempts = |figures: &ProcessFigures| figures.attempts > figures.values.len();
-    if ratio.is_some() && (has_attempts(&of_a) || has_attempts(&of_b)) {
+    if ratio.is_some() && (has_attempts(&of_candidate) || has_attempts(&of_baseline)) {
         method += "; the figure of a process is the median of its attempts";
     }
     let compared = |figures: &ProcessFigures| Compared {
@@ -111,10 +124,10 @@ pub fn compare(a: &RunGroup<'_>, b: &RunGroup<'_>, metric: ComparedMetric) -> Co
         attempts: figures.attempts as u32,
     };
     let repetitions_needed = ratio.as_ref().and_then(Ratio::repetitions_needed);
-    let load_s = a.load_s_per_process() + b.load_s_per_process();
+    let load_s = candidate.load_s_per_process() + baseline.load_s_per_process();
     Comparison {
-        a: a.name.clone(),
-        b: b.name.clone(),
+        baseline: baseline.name.clone(),
+        candidate: candidate.name.clone(),
         metric,
         ratio: ratio.as_ref().map(Ratio::value),
         low: interval.as_ref().map(|i| i.low),
@@ -124,8 +137,8 @@ pub fn compare(a: &RunGroup<'_>, b: &RunGroup<'_>, metric: ComparedMetric) -> Co
         repetitions_needed,
         repetitions_load_s: repetitions_needed.map(|n| f64::from(n) * load_s),
         method,
-        figures_a: compared(&of_a),
-        figures_b: compared(&of_b),
+        figures_baseline: compared(&of_baseline),
+        figures_candidate: compared(&of_candidate),
         notes,
     }
 }

@@ -65,8 +65,14 @@ fn processes_are_the_repetitions() {
     let got = throughput(&record(&FAST, &SLOW));
     assert_eq!(got.conclusion, Conclusion::Different);
     assert!((got.ratio.unwrap() - 1.1).abs() < 1e-3, "{got:?}");
-    assert_eq!((got.figures_a.processes, got.figures_a.attempts), (5, 5));
-    assert!((got.figures_b.figure.unwrap() - 100.0).abs() < 0.01);
+    assert_eq!(
+        (
+            got.figures_candidate.processes,
+            got.figures_candidate.attempts
+        ),
+        (5, 5)
+    );
+    assert!((got.figures_baseline.figure.unwrap() - 100.0).abs() < 0.01);
     assert!(got.notes.is_empty(), "{got:?}");
     assert_eq!(got.repetitions_needed, None);
     assert!(got.method.contains("5 and 5 server processes"));
@@ -80,7 +86,13 @@ fn attempts_on_one_process_are_not_repetitions() {
     assert!((got.ratio.unwrap() - 1.1).abs() < 1e-9, "medians: {got:?}");
     assert_eq!((got.low, got.high), (None, None));
     assert_eq!(got.conclusion, Conclusion::Undecided);
-    assert_eq!((got.figures_a.processes, got.figures_a.attempts), (1, 5));
+    assert_eq!(
+        (
+            got.figures_candidate.processes,
+            got.figures_candidate.attempts
+        ),
+        (1, 5)
+    );
     assert!(
         got.method.contains("median of its attempts"),
         "{}",
@@ -107,7 +119,7 @@ fn notes_a_single_process() {
 fn process_figure_is_the_median_of_its_attempts() {
     let process: &[f64] = &[50.0, 100.0, 102.0];
     let got = throughput(&record(&[process; 3], &SLOW[..3]));
-    assert!((got.figures_a.figure.unwrap() - 100.0).abs() < 1e-9);
+    assert!((got.figures_candidate.figure.unwrap() - 100.0).abs() < 1e-9);
     let slow = &got.notes[0];
     assert!(
         slow.starts_with("a: in 3 of 3 processes the first attempt was the slowest, 50 % below"),
@@ -128,14 +140,14 @@ fn warming_and_invalid_attempts_are_excluded() {
         }
     }
     let got = throughput(&record);
-    assert!((got.figures_a.figure.unwrap() - 100.0).abs() < 1e-9);
+    assert!((got.figures_candidate.figure.unwrap() - 100.0).abs() < 1e-9);
     assert_eq!(got.notes, ["a: 2 attempts excluded: still warming up"]);
     for run in record.runs.iter_mut().filter(|run| run.system == "a") {
         run.validity.status = Status::Invalid;
     }
     let got = throughput(&record);
     assert_eq!((got.ratio, got.conclusion), (None, Conclusion::Undecided));
-    assert_eq!(got.figures_a.figure, None);
+    assert_eq!(got.figures_candidate.figure, None);
     assert_eq!(got.notes, ["a: 4 attempts excluded: invalid"]);
     let groups = run_groups(&record);
     assert_eq!(
@@ -149,7 +161,7 @@ fn includes_a_process_with_only_warming_attempts() {
     let mut record = record(&[&[100.0], &[101.0]], &SLOW[..2]);
     record.runs[0].steady.class = SteadyClass::Warming;
     let got = throughput(&record);
-    assert_eq!(got.figures_a.processes, 2);
+    assert_eq!(got.figures_candidate.processes, 2);
     assert!(got.notes.is_empty(), "{got:?}");
 }
 
@@ -158,7 +170,7 @@ fn outlier_is_noted_and_included() {
     let mut with = FAST.to_vec();
     with.push(&[60.0]);
     let got = throughput(&record(&with, &SLOW));
-    assert_eq!(got.figures_a.processes, 6);
+    assert_eq!(got.figures_candidate.processes, 6);
     assert!(
         got.notes[0].starts_with("a: process 6 is an outlier (60.0/s, median 110/s)"),
         "{got:?}"
@@ -187,7 +199,7 @@ fn time_above_the_timeout_is_not_excluded() {
     };
     let got = compare(&record, "a", "b", ComparedMetric::P99).unwrap();
     assert_eq!((got.ratio, got.conclusion), (None, Conclusion::Undecided));
-    assert_eq!(got.figures_a.figure, None);
+    assert_eq!(got.figures_candidate.figure, None);
     assert!(
         got.notes[0].contains("the p99 is above the timeout (5.00 s) in 1 of 5 processes"),
         "{got:?}"
@@ -253,7 +265,7 @@ fn trials_with_the_same_load_are_compared_with_the_first() {
     let pairs = |record: &Record| -> Vec<(String, String)> {
         let mut pairs: Vec<_> = comparisons(record)
             .into_iter()
-            .map(|c| (c.a, c.b))
+            .map(|c| (c.candidate, c.baseline))
             .collect();
         pairs.dedup();
         pairs
@@ -486,7 +498,7 @@ fn ladder_steps_are_compared_with_the_step_before() {
         let of = all
             .iter()
             .filter(|of| of.metric == ComparedMetric::Throughput);
-        of.map(|of| format!("{}/{} {:.2}", of.a, of.b, of.ratio.unwrap()))
+        of.map(|of| format!("{}/{} {:.2}", of.candidate, of.baseline, of.ratio.unwrap()))
             .collect::<Vec<_>>()
     };
     assert_eq!(pairs(&[]), ["b/a 0.91", "c/a 0.45"]);

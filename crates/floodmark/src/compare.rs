@@ -153,8 +153,8 @@ fn compare_results(args: &CompareArgs, at_a: &str, at_b: &str) -> Result<(), End
     let compared = ComparisonReport {
         schema: SCHEMA_VERSION,
         tool: tool(),
-        a: b.summary(),
-        b: a.summary(),
+        baseline: a.summary(),
+        candidate: b.summary(),
         unlike: like.unlike,
         notes: like.notes,
         comparisons: all.iter().filter(wanted).cloned().collect(),

@@ -84,13 +84,16 @@ pub struct Compared {
 /// Comparison of two systems by one metric.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Comparison {
-    /// The candidate (numerator of the ratio).
-    pub a: String,
-    /// The baseline.
-    pub b: String,
+    /// Name of the baseline (denominator of the ratio). Called `b` in records of versions 1 and 2.
+    #[serde(alias = "b")]
+    pub baseline: String,
+    /// Name of the candidate (numerator of the ratio). Called `a` in records of versions 1 and 2.
+    #[serde(alias = "a")]
+    pub candidate: String,
     /// The metric.
     pub metric: ComparedMetric,
-    /// Figure of `a` divided by the figure of `b`; null if either figure is unknown.
+    /// Figure of the candidate divided by the figure of the baseline; null if either figure is
+    /// unknown.
     pub ratio: Option<f64>,
     /// Lower bound of the ratio's interval; null if a system has fewer than two processes.
     pub low: Option<f64>,
@@ -111,10 +114,12 @@ pub struct Comparison {
     pub repetitions_load_s: Option<f64>,
     /// Method used to compute the ratio and its interval.
     pub method: String,
-    /// Figures of `a`.
-    pub figures_a: Compared,
-    /// Figures of `b`.
-    pub figures_b: Compared,
+    /// Figures of the baseline. Called `figures_b` in records of versions 1 and 2.
+    #[serde(alias = "figures_b")]
+    pub figures_baseline: Compared,
+    /// Figures of the candidate. Called `figures_a` in records of versions 1 and 2.
+    #[serde(alias = "figures_a")]
+    pub figures_candidate: Compared,
     /// Notes on missing ratios or intervals, excluded attempts, outliers and slow first attempts.
     pub notes: Vec<String>,
 }
@@ -192,16 +197,16 @@ pub struct ComparisonReport {
     pub schema: u32,
     /// Version and command line of the floodmark process that made the comparison.
     pub tool: ToolInfo,
-    /// The candidate, which is the second argument of the command.
-    pub a: ComparedResult,
-    /// The baseline, which is the first argument of the command.
-    pub b: ComparedResult,
+    /// The first argument of the command.
+    pub baseline: ComparedResult,
+    /// The second argument of the command.
+    pub candidate: ComparedResult,
     /// Differences between the results in load, host or version. These differences also affect the
     /// ratios.
     pub unlike: Vec<String>,
     /// Other limitations of the comparison.
     pub notes: Vec<String>,
-    /// One comparison per metric; each ratio is a ÷ b.
+    /// One comparison per metric; each ratio is candidate ÷ baseline.
     pub comparisons: Vec<Comparison>,
     /// Outcome of each `--fail-if` condition.
     pub thresholds: Vec<Threshold>,

@@ -87,8 +87,8 @@ fn an_invalid_comparison_is_an_error() {
     let compared = ComparisonReport {
         schema: record.schema,
         tool: record.tool,
-        a: side("before"),
-        b: side("after"),
+        baseline: side("after"),
+        candidate: side("before"),
         unlike: Vec::new(),
         notes: Vec::new(),
         comparisons: Vec::new(),

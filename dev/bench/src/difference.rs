@@ -342,8 +342,8 @@ mod tests {
             attempts: 5,
         };
         Comparison {
-            a: "slower".to_owned(),
-            b: "whole".to_owned(),
+            baseline: "whole".to_owned(),
+            candidate: "slower".to_owned(),
             metric: ComparedMetric::Throughput,
             ratio: Some(ratio),
             low: Some(ratio - 0.01),
@@ -353,8 +353,8 @@ mod tests {
             repetitions_needed: None,
             repetitions_load_s: None,
             method: String::new(),
-            figures_a: figures.clone(),
-            figures_b: figures,
+            figures_baseline: figures.clone(),
+            figures_candidate: figures,
             notes: vec!["slower: 1 attempt invalid".to_owned()],
         }
     }

@@ -248,10 +248,10 @@ fn judge(lines: &mut String, title: &str, record: &Record) -> Result<(), Failure
     }
     for one in &record.comparisons {
         let figures = [one.ratio, one.low, one.high].map(show).join(" ");
-        let (a, b, metric) = (&one.a, &one.b, one.metric.name());
+        let (candidate, baseline, metric) = (&one.candidate, &one.baseline, one.metric.name());
         writeln!(
             lines,
-            "{title} {a} / {b} {metric}: {:?} {figures}",
+            "{title} {candidate} / {baseline} {metric}: {:?} {figures}",
             one.conclusion
         )?;
     }

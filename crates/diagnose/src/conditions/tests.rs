@@ -261,8 +261,8 @@ fn comparison(low: Option<f64>) -> Comparison {
         attempts: 5,
     };
     Comparison {
-        a: String::new(),
-        b: String::new(),
+        baseline: String::new(),
+        candidate: String::new(),
         metric: ComparedMetric::P99,
         ratio: Some(1.1),
         low,
@@ -272,8 +272,8 @@ fn comparison(low: Option<f64>) -> Comparison {
         repetitions_needed: None,
         repetitions_load_s: None,
         method: String::new(),
-        figures_a: figures.clone(),
-        figures_b: figures,
+        figures_baseline: figures.clone(),
+        figures_candidate: figures,
         notes: Vec::new(),
     }
 }

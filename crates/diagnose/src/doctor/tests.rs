@@ -144,7 +144,7 @@ fn warnings_come_first() {
 fn facts_and_findings_survive_json() {
     let checkup = checkup(sound());
     let text = serde_json::to_string(&checkup).unwrap();
-    assert!(text.starts_with("{\"schema\":2,\"facts\":{"), "{text}");
+    assert!(text.starts_with("{\"schema\":3,\"facts\":{"), "{text}");
     assert_eq!(
         serde_json::from_str::<floodmark_record::host::Checkup>(&text).unwrap(),
         checkup

@@ -8,6 +8,7 @@ use floodmark_record::run::Status;
 use floodmark_record::{Record, SCHEMA_VERSION};
 
 use crate::support::{Serve, code, floodmark, run, succeeds, text};
+use crate::tables::is_about;
 
 /// Measures `servers` fresh servers and saves each result in a separate directory. Each run is much
 /// longer than the kernel's 10 ms CPU tick.
@@ -85,9 +86,15 @@ fn compares_several_results_per_side() {
     }
     // Loads have no capacity.
     assert_eq!(compared.comparisons.len(), ComparedMetric::ALL.len() - 1);
-    assert_eq!((compared.a.processes, compared.b.processes), (3, 3));
+    assert_eq!(
+        (compared.baseline.processes, compared.candidate.processes),
+        (3, 3)
+    );
     // Ratios are candidate ÷ baseline, and the baseline is the first argument.
-    assert_eq!([&*compared.b.name, &*compared.a.name], ["a", "b"]);
+    assert_eq!(
+        [&*compared.baseline.name, &*compared.candidate.name],
+        ["a", "b"]
+    );
     assert_eq!(compared.unlike, Vec::<String>::new());
     for comparison in &compared.comparisons {
         let (low, ratio) = (comparison.low.unwrap(), comparison.ratio.unwrap());
@@ -117,7 +124,7 @@ fn compares_several_results_per_side() {
         record.runs[0].throughput_per_s.unwrap().ln()
     });
     let mean = (logs.sum::<f64>() / 3.0).exp();
-    let figure = compared.comparisons[0].figures_b.figure.unwrap();
+    let figure = compared.comparisons[0].figures_baseline.figure.unwrap();
     assert!((figure / mean - 1.0).abs() < 1e-9, "{figure} {mean}");
     let notes = compared.notes.join("\n");
     assert!(
@@ -156,7 +163,10 @@ fn attempts_on_one_server_give_no_interval() {
     let [comparison] = &compared.comparisons[..] else {
         panic!("{compared:?}")
     };
-    assert_eq!((compared.a.processes, compared.a.attempts), (1, 3));
+    assert_eq!(
+        (compared.candidate.processes, compared.candidate.attempts),
+        (1, 3)
+    );
     assert_eq!(
         (comparison.low, comparison.conclusion),
         (None, Conclusion::Undecided)
@@ -202,9 +212,12 @@ fn compares_two_systems_of_one_record() {
     let path = path.to_str().unwrap();
     let side = |i: usize| format!("{path}:{}", names[i]);
     let (_, compared, _) = compare(&side(0), &side(1), &[]);
-    assert_eq!([&compared.b.name, &compared.a.name], [&names[0], &names[1]]);
-    assert_eq!(compared.b.of, [format!("{} /json", names[0])]);
-    assert_eq!(compared.a.of, [format!("{} /json", names[1])]);
+    assert_eq!(
+        [&compared.baseline.name, &compared.candidate.name],
+        [&names[0], &names[1]]
+    );
+    assert_eq!(compared.baseline.of, [format!("{} /json", names[0])]);
+    assert_eq!(compared.candidate.of, [format!("{} /json", names[1])]);
 
     let output = run(&["compare", path, &side(1)]);
     assert_eq!(code(&output), 2);
@@ -220,6 +233,43 @@ fn compares_two_systems_of_one_record() {
         printed.contains("no trial or system \"nginx\""),
         "{printed}"
     );
+}
+
+#[test]
+fn the_first_trial_is_the_baseline_in_every_format() {
+    let directory = tempfile::tempdir().unwrap();
+    measured(directory.path(), 1, "/json", &["--attempts", "2"]);
+    all_valid(directory.path());
+    let mut record = read(&directory.path().join("0/record.json"));
+    for (run, trial) in record.runs.iter_mut().zip(["a", "b"]) {
+        run.trial = Some(trial.to_owned());
+    }
+    let path = directory.path().join("trials.json");
+    write(&path, &record);
+    let [a, b] = ["a", "b"].map(|trial| format!("{}:{trial}", path.display()));
+    let throughputs = [0, 1].map(|i| record.runs[i].throughput_per_s);
+
+    let (_, compared, _) = compare(&a, &b, &["--metric", "throughput"]);
+    let comparison = &compared.comparisons[0];
+    let names = [&compared.baseline.name, &compared.candidate.name];
+    assert_eq!(names, ["a", "b"]);
+    assert_eq!([&comparison.baseline, &comparison.candidate], names);
+    let figures = [&comparison.figures_baseline, &comparison.figures_candidate];
+    for (side, throughput) in figures.into_iter().zip(throughputs) {
+        assert!(is_about(&side.figure.into(), throughput), "{comparison:?}");
+    }
+
+    let csv = text(&run(&["compare", &a, &b, "--format", "csv"]).stdout);
+    let rows: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+    let cell = |column: &str| rows[1][rows[0].iter().position(|name| *name == column).unwrap()];
+    assert_eq!([cell("baseline"), cell("candidate")], ["a", "b"]);
+    for (column, throughput) in ["figure_baseline", "figure_candidate"]
+        .iter()
+        .zip(throughputs)
+    {
+        let figure = cell(column).parse::<f64>().unwrap();
+        assert!(is_about(&figure.into(), throughput), "{csv}");
+    }
 }
 
 #[test]
@@ -284,7 +334,7 @@ fn folds_a_partial_result_from_its_events() {
             .to_owned()
     };
     let (_, compared, _) = compare(&path(0), &path(1), &[]);
-    assert!(compared.comparisons[0].figures_a.figure.is_some());
+    assert!(compared.comparisons[0].figures_candidate.figure.is_some());
 }
 
 #[test]

@@ -4,8 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use floodmark_record::Record;
+use serde_json::Value;
 
 use super::support::{code, run, text};
+use super::tables::rows;
 
 /// Each record's name, and the verdicts (cause and confidence) from the version that wrote the
 /// record.
@@ -77,6 +79,34 @@ fn reports_render_and_keep_every_run() {
         assert!(fs::read_to_string(page).unwrap().contains("</html>"));
         let record: Record = serde_json::from_slice(&fs::read(copy).unwrap()).unwrap();
         assert_eq!(record.runs.len(), expected.len(), "{name}");
+    }
+}
+
+#[test]
+fn ratios_keep_their_baseline_and_candidate() {
+    // Versions 1 and 2 called the candidate `a` and the baseline `b`.
+    for name in ["case-gc-java", "case-lock-2ms-python"] {
+        let path = path(name);
+        let stored: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        let stored = stored["comparisons"].as_array().unwrap();
+        let ratios = rows(path.to_str().unwrap(), "ratios");
+        assert!(!stored.is_empty() && ratios.len() == stored.len(), "{name}");
+        for (old, ratio) in stored.iter().zip(&ratios) {
+            assert_eq!(
+                [&ratio["baseline"], &ratio["candidate"]],
+                [&old["b"], &old["a"]]
+            );
+            for (column, side) in [("baseline", "figures_b"), ("candidate", "figures_a")] {
+                let figure = &ratio[format!("figure_{column}")];
+                assert_eq!(figure.as_f64(), old[side]["figure"].as_f64(), "{ratio}");
+            }
+        }
+        let shown = text(&run(&["report", path.to_str().unwrap()]).stdout);
+        let [candidate, baseline] = ["a", "b"].map(|key| stored[0][key].as_str().unwrap());
+        assert!(
+            shown.contains(&format!("ratio = {candidate} ÷ {baseline}")),
+            "{shown}"
+        );
     }
 }
 

@@ -141,7 +141,7 @@ pub(crate) fn of_comparison(compared: &ComparisonReport, fault: Option<&str>) ->
 
 /// Returns the name of the suite of a comparison.
 pub(crate) fn comparison_name(compared: &ComparisonReport) -> String {
-    format!("{} ÷ {}", compared.a.name, compared.b.name)
+    format!("{} ÷ {}", compared.candidate.name, compared.baseline.name)
 }
 
 /// Suites in the order of the record.

@@ -35,7 +35,7 @@ pub(crate) fn add_comparisons_and_claims(record: &mut Record) {
             .collect();
         all[3] = comparison(ComparedMetric::P99, Conclusion::Undecided);
         for of in &mut all {
-            of.a = other.to_owned();
+            of.candidate = other.to_owned();
             of.notes = vec!["new: 2 attempts excluded: still warming up".to_owned()];
         }
         all[2].notes = vec!["new: process 3 is far from the others".to_owned()];

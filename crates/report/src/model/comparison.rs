@@ -37,7 +37,7 @@ const IN_SENTENCES: [ComparedMetric; 3] = [
 /// Describes the comparison of two results: differences in setup, one row per metric, then notes.
 pub(crate) fn document(compared: &ComparisonReport) -> Blocks {
     let mut blocks = Blocks::default();
-    let (baseline, candidate) = (&compared.b, &compared.a);
+    let (baseline, candidate) = (&compared.baseline, &compared.candidate);
     blocks.paragraph([Emphasis::Strong.span(ratio_title(&candidate.name, &baseline.name))]);
     blocks.gap();
     blocks.lines([side("baseline", baseline), side("candidate", candidate)]);
@@ -78,22 +78,30 @@ pub(crate) fn table<'a>(comparisons: impl IntoIterator<Item = &'a Comparison>) -
     Table::of(rows, "")
 }
 
-/// Returns the cells of a comparison. In machine-readable tables, `a` is the candidate and `b` the
-/// baseline.
+/// Returns the cells of a comparison.
 fn cells(of: &Comparison) -> Vec<ColumnCell> {
     let show = |value| figure(of.metric, value);
-    let (figure_a, figure_b) = (of.figures_a.figure, of.figures_b.figure);
-    let (n_a, n_b) = (of.figures_a.processes, of.figures_b.processes);
+    let (baseline, candidate) = (&of.figures_baseline, &of.figures_candidate);
     let ratio = Emphasis::Strong.span(optional(of.ratio, show_ratio));
     vec![
         text_cell("metric", "metric", of.metric.name()),
-        text_cell("b", "baseline", &of.b),
-        text_cell("a", "candidate", &of.a),
+        text_cell("baseline", "baseline", &of.baseline),
+        text_cell("candidate", "candidate", &of.candidate),
         data("unit", of.metric.figure().unit().name()),
-        shown("baseline", show(figure_b)).at(Detail::Roomy),
-        shown("candidate", show(figure_a)).at(Detail::Roomy),
-        listed("figure_b", "figure of baseline", figure_b, show(figure_b)),
-        listed("figure_a", "figure of candidate", figure_a, show(figure_a)),
+        shown("baseline", show(baseline.figure)).at(Detail::Roomy),
+        shown("candidate", show(candidate.figure)).at(Detail::Roomy),
+        listed(
+            "figure_baseline",
+            "figure of baseline",
+            baseline.figure,
+            show(baseline.figure),
+        ),
+        listed(
+            "figure_candidate",
+            "figure of candidate",
+            candidate.figure,
+            show(candidate.figure),
+        ),
         listed("ratio", "ratio", of.ratio, ratio).essential(),
         listed("ratio_low", "95 % interval", of.low, interval(of)).essential(),
         data("ratio_high", of.high),
@@ -105,9 +113,21 @@ fn cells(of: &Comparison) -> Vec<ColumnCell> {
             conclusion(of.conclusion),
         )
         .essential(),
-        shown("n", faint(format!("{n_b}+{n_a}"))).at(Detail::Roomy),
-        count_cell("processes_b", "processes of baseline", n_b),
-        count_cell("processes_a", "processes of candidate", n_a),
+        shown(
+            "n",
+            faint(format!("{}+{}", baseline.processes, candidate.processes)),
+        )
+        .at(Detail::Roomy),
+        count_cell(
+            "processes_baseline",
+            "processes of baseline",
+            baseline.processes,
+        ),
+        count_cell(
+            "processes_candidate",
+            "processes of candidate",
+            candidate.processes,
+        ),
         data("processes_needed", of.repetitions_needed),
     ]
 }
@@ -123,7 +143,8 @@ fn conclusion(conclusion: Conclusion) -> Span {
 
 /// Groups the comparisons by pair of trials.
 fn pairs(comparisons: &[Comparison]) -> impl Iterator<Item = &[Comparison]> {
-    comparisons.chunk_by(|one, next| (&one.a, &one.b) == (&next.a, &next.b))
+    comparisons
+        .chunk_by(|one, next| (&one.baseline, &one.candidate) == (&next.baseline, &next.candidate))
 }
 
 /// Maximum number of pairs for which several metrics are stated.
@@ -150,8 +171,8 @@ pub(crate) fn figure_of(
 ) -> Option<f64> {
     let mut compared = comparisons.iter().filter(|c| c.metric == metric);
     compared.find_map(|c| match trial {
-        trial if c.a == trial => c.figures_a.figure,
-        trial if c.b == trial => c.figures_b.figure,
+        trial if c.candidate == trial => c.figures_candidate.figure,
+        trial if c.baseline == trial => c.figures_baseline.figure,
         _ => None,
     })
 }
@@ -160,9 +181,10 @@ pub(crate) fn figure_of(
 pub(crate) fn add_pairs(blocks: &mut Blocks, record: &Record) {
     let on_terminal = |c: &&Comparison| ON_TERMINAL.contains(&c.metric);
     for pair in pairs(&record.comparisons) {
-        let (a, b) = (&pair[0].a, &pair[0].b);
-        let explanation = format!("baseline: {b}, candidate: {a}; n = server processes per side");
-        blocks.section(ratio_title(a, b), &explanation);
+        let (baseline, candidate) = (&pair[0].baseline, &pair[0].candidate);
+        let explanation =
+            format!("baseline: {baseline}, candidate: {candidate}; n = server processes per side");
+        blocks.section(ratio_title(candidate, baseline), &explanation);
         let mut table = table(pair);
         for (row, of) in table.rows.iter_mut().zip(pair) {
             if !ON_TERMINAL.contains(&of.metric) {
@@ -217,12 +239,13 @@ const MANY_PROCESSES: u32 = 100;
 
 /// Describes the result of a comparison in a sentence.
 pub(crate) fn result(comparison: &Comparison) -> String {
-    let (a, b) = (&comparison.a, &comparison.b);
+    let (baseline, candidate) = (&comparison.baseline, &comparison.candidate);
     let of = comparison.metric.figure().title();
     let Some(ratio) = comparison.ratio else {
-        return format!("{of} of {a} and {b} cannot be compared");
+        return format!("{of} of {candidate} and {baseline} cannot be compared");
     };
-    let differ = format!("{of} of {a}: {} times that of {b}", show_ratio(ratio));
+    let ratio = show_ratio(ratio);
+    let differ = format!("{of} of {candidate}: {ratio} times that of {baseline}");
     if comparison.low.is_none() {
         return format!("{differ}; inconclusive: not enough server processes for an interval");
     }
@@ -346,8 +369,10 @@ pub(crate) fn ladder_table(record: &Record) -> Option<Table> {
     let all = &record.comparisons;
     let own = |step: &String, metric: ComparedMetric| figure(metric, figure_of(all, step, metric));
     let with_step_below = |step: &String, metric: ComparedMetric| {
-        let mut comparisons = all.iter().filter(|c| c.a == *step && c.metric == metric);
-        comparisons.find(|c| ladder.contains(&c.b))
+        let mut comparisons = all
+            .iter()
+            .filter(|c| c.candidate == *step && c.metric == metric);
+        comparisons.find(|c| ladder.contains(&c.baseline))
     };
     let note = "geometric means over server processes; second line: ratio to the previous step, with a 95 % interval if there are several processes; \
                 server CPU: server and store, per request";
@@ -362,7 +387,7 @@ pub(crate) fn ladder_table(record: &Record) -> Option<Table> {
         let costs = COSTS.map(|(metric, _)| with_step_below(step, metric));
         if let Some(below) = costs.iter().flatten().next() {
             let cells = costs.map(cost).into();
-            rows.push(Row::new(format!("  ÷ {}", below.b), cells));
+            rows.push(Row::new(format!("  ÷ {}", below.baseline), cells));
         }
     }
     let mut table = Table::new(COSTS.map(|(_, head)| head), rows);

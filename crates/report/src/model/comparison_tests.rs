@@ -1,3 +1,4 @@
+use floodmark_record::SCHEMA_VERSION;
 use floodmark_record::comparison::Compared;
 use floodmark_record::host::ToolInfo;
 
@@ -13,8 +14,8 @@ pub(crate) fn comparison(metric: ComparedMetric, conclusion: Conclusion) -> Comp
         attempts: 15,
     };
     Comparison {
-        a: "old".to_owned(),
-        b: "new".to_owned(),
+        baseline: "new".to_owned(),
+        candidate: "old".to_owned(),
         metric,
         ratio: Some(0.943_2),
         low: Some(0.921_4),
@@ -24,8 +25,8 @@ pub(crate) fn comparison(metric: ComparedMetric, conclusion: Conclusion) -> Comp
         repetitions_needed: undecided.then_some(14),
         repetitions_load_s: undecided.then_some(280.0),
         method: "Welch's t".to_owned(),
-        figures_a: figures(184_210.0),
-        figures_b: figures(195_302.0),
+        figures_baseline: figures(195_302.0),
+        figures_candidate: figures(184_210.0),
         notes: Vec::new(),
     }
 }
@@ -38,10 +39,10 @@ pub(crate) fn compared(comparisons: Vec<Comparison>) -> ComparisonReport {
         attempts: 15,
     };
     ComparisonReport {
-        schema: 1,
+        schema: SCHEMA_VERSION,
         tool: ToolInfo::floodmark("0.1.0", Vec::new()),
-        a: side("old"),
-        b: side("new"),
+        baseline: side("new"),
+        candidate: side("old"),
         unlike: Vec::new(),
         notes: Vec::new(),
         comparisons,
@@ -59,14 +60,14 @@ fn style(width: usize) -> Style {
 #[test]
 fn shows_each_metric_with_its_notes() {
     let mut p99 = comparison(ComparedMetric::P99, Conclusion::Undecided);
-    p99.figures_a.figure = Some(522.0);
-    p99.figures_b.figure = Some(549.0);
+    p99.figures_candidate.figure = Some(522.0);
+    p99.figures_baseline.figure = Some(549.0);
     p99.notes
         .push("old: process 3 is far from the others".to_owned());
     let mut lost = comparison(ComparedMetric::ServiceP99, Conclusion::Undecided);
     (lost.ratio, lost.low, lost.high) = (None, None, None);
-    (lost.figures_a.figure, lost.repetitions_needed) = (None, None);
-    lost.figures_b.figure = Some(0.4);
+    (lost.figures_candidate.figure, lost.repetitions_needed) = (None, None);
+    lost.figures_baseline.figure = Some(0.4);
     lost.method = "no ratio".to_owned();
     let throughput = comparison(ComparedMetric::Throughput, Conclusion::Different);
     let mut compared = compared(vec![throughput, p99, lost]);
@@ -100,7 +101,7 @@ fn states_a_note_on_all_metrics_once() {
 #[test]
 fn names_cannot_control_a_terminal() {
     let mut compared = compared(vec![comparison(ComparedMetric::P50, Conclusion::Different)]);
-    compared.a.name = "old\u{1b}[2J".to_owned();
+    compared.candidate.name = "old\u{1b}[2J".to_owned();
     assert!(!terminal::comparison(&compared, style(80)).contains('\u{1b}'));
 }
 

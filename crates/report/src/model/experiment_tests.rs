@@ -205,9 +205,9 @@ fn a_compared_metric_shows_the_figure_of_the_comparison() {
     ];
     let mut record = record(&["new", "old", "other"], runs);
     let mut compared = comparison(ComparedMetric::Throughput, Conclusion::Different);
-    (compared.a, compared.b) = ("new".to_owned(), "old".to_owned());
-    compared.figures_a.figure = Some(123_456.0);
-    compared.figures_b.figure = Some(98_765.0);
+    (compared.candidate, compared.baseline) = ("new".to_owned(), "old".to_owned());
+    compared.figures_candidate.figure = Some(123_456.0);
+    compared.figures_baseline.figure = Some(98_765.0);
     record.comparisons = vec![compared];
     let drawn = drawn(&record);
     let rate = |name: &str| {

@@ -11,7 +11,7 @@ pub(crate) fn add_ladder(record: &mut Record) {
     let ladder = ["none", "memory", "cassandra"].map(str::to_owned).to_vec();
     for metric in ComparedMetric::ALL {
         let mut of = comparison(metric, Conclusion::Different);
-        (of.a, of.b) = ("memory".to_owned(), "none".to_owned());
+        (of.candidate, of.baseline) = ("memory".to_owned(), "none".to_owned());
         record.comparisons.push(of);
     }
     record.experiment = Some(ExperimentDescription {

@@ -131,9 +131,9 @@ impl PageContent {
         let which = sides.iter().any(|side| side.runs.len() > 1).then(|| {
             "The curves show the run with the median throughput of each result.".to_owned()
         });
-        let (a, b) = (&compared.a.name, &compared.b.name);
+        let (candidate, baseline) = (&compared.candidate.name, &compared.baseline.name);
         Ok(PageContent {
-            title: format!("{a} ÷ {b}"),
+            title: format!("{candidate} ÷ {baseline}"),
             plans: plans(&drawn),
             answer: comparison::document(compared),
             sections: vec![

@@ -24,7 +24,10 @@ fn compares_two_trials_with_the_same_load() {
     // Loads have no capacity.
     assert_eq!(record.comparisons.len(), ComparedMetric::ALL.len() - 1);
     for of in &record.comparisons {
-        assert_eq!((of.a.as_str(), of.b.as_str()), ("again", "native"));
+        assert_eq!(
+            (of.baseline.as_str(), of.candidate.as_str()),
+            ("native", "again")
+        );
     }
     if code_of_run == 0 {
         let throughput = &record.comparisons[0];
@@ -34,7 +37,7 @@ fn compares_two_trials_with_the_same_load() {
             Conclusion::Equivalent,
             "{throughput:?}"
         );
-        assert_eq!(throughput.figures_a.processes, 2);
+        assert_eq!(throughput.figures_candidate.processes, 2);
         assert!(
             printed.contains("times that of native (95 % interval: ")
                 && printed.contains("equivalent within 2 %"),
