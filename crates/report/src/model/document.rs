@@ -110,26 +110,43 @@ pub(crate) fn gathered<N: Ord + Clone + Borrow<str>, T: IntoIterator<Item = Stri
     label: &str,
     named: impl IntoIterator<Item = (N, T)>,
 ) -> Vec<TextLine> {
-    let mut found: Vec<(String, Vec<N>)> = Vec::new();
+    let lines = |texts: T| texts.into_iter().map(|text| line(label, text));
+    gathered_lines(named.into_iter().map(|(name, texts)| (name, lines(texts))))
+}
+
+/// Returns each distinct line once, and lines with the same label together. A line starts with the
+/// names that it belongs to, unless it belongs to all names.
+pub(crate) fn gathered_lines<N: Ord + Clone + Borrow<str>, L: IntoIterator<Item = TextLine>>(
+    named: impl IntoIterator<Item = (N, L)>,
+) -> Vec<TextLine> {
+    let mut found: Vec<(TextLine, Vec<N>)> = Vec::new();
     let mut all = BTreeSet::new();
-    for (name, texts) in named {
+    for (name, lines) in named {
         all.insert(name.clone());
-        for text in texts {
-            match found.iter_mut().find(|(known, _)| *known == text) {
+        for line in lines {
+            match found.iter_mut().find(|(known, _)| *known == line) {
                 Some((_, names)) if names.contains(&name) => {}
                 Some((_, names)) => names.push(name.clone()),
-                None => found.push((text, vec![name.clone()])),
+                None => {
+                    let last = found.iter().rposition(|(of, _)| of.label == line.label);
+                    let place = last.map_or(found.len(), |last| last + 1);
+                    found.insert(place, (line, vec![name.clone()]));
+                }
             }
         }
     }
-    let line = |(text, names): (String, Vec<N>)| {
-        if names.len() == all.len() {
-            line(label, text)
-        } else {
-            line(label, format!("{}: {text}", names.join(", ")))
-        }
-    };
-    found.into_iter().map(line).collect()
+    let of_names =
+        |(line, names): (TextLine, Vec<N>)| line.of(&names_unless_all(&names, all.len()));
+    found.into_iter().map(of_names).collect()
+}
+
+/// Lists names, or returns an empty text if these are all names.
+pub(crate) fn names_unless_all<N: Borrow<str>>(names: &[N], all: usize) -> String {
+    if names.len() == all {
+        String::new()
+    } else {
+        names.join(", ")
+    }
 }
 
 /// Detail level of a column or row.

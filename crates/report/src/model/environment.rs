@@ -140,8 +140,8 @@ mod tests {
         assert_eq!(
             placements(&record),
             [
-                line("hosts", "kept: client on CPU 0, server on CPUs 1-3"),
-                line("hosts", "free: all CPUs of this host")
+                line("hosts", "client on CPU 0, server on CPUs 1-3").of("kept"),
+                line("hosts", "all CPUs of this host").of("free")
             ]
         );
         let mut apart = place.clone();

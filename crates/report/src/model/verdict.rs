@@ -4,7 +4,10 @@
 use floodmark_record::run::Run;
 use floodmark_record::verdict::{Confidence, RunnerUp, Tested, Verdict};
 
-use super::document::{Blocks, Emphasis, Extent, Span, TextLine, faint, gathered, line, plain};
+use super::document::{
+    Blocks, Emphasis, Extent, Span, TextLine, faint, gathered, gathered_lines, line,
+    names_unless_all, plain,
+};
 use super::figures::{joined, rate};
 use super::run;
 
@@ -37,36 +40,101 @@ pub(crate) fn document<'a>(judged: impl IntoIterator<Item = (&'a Run, Option<Ver
     blocks
 }
 
+/// Trials with the same cause and level of confidence.
+struct CauseGroup<'a> {
+    /// Name and verdict of the first trial.
+    first: (&'a str, &'a Verdict),
+    others: Vec<(&'a str, &'a Verdict)>,
+    /// Number of runs with this cause.
+    alike: usize,
+    /// Number of runs.
+    runs: usize,
+}
+
+impl<'a> CauseGroup<'a> {
+    /// Returns the group of one trial: its last verdict with the most frequent cause.
+    fn of(name: &'a str, runs: impl IntoIterator<Item = &'a Run>) -> Option<Self> {
+        let verdicts: Vec<Option<&Verdict>> =
+            runs.into_iter().map(|run| run.verdict.as_ref()).collect();
+        let judged = || verdicts.iter().copied().flatten();
+        let alike = |verdict: &Verdict| judged().filter(|v| v.cause == verdict.cause).count();
+        let most = judged().max_by_key(|verdict| alike(verdict))?;
+        Some(CauseGroup {
+            first: (name, most),
+            others: Vec::new(),
+            alike: alike(most),
+            runs: verdicts.len(),
+        })
+    }
+
+    fn trials(&self) -> impl Iterator<Item = (&'a str, &'a Verdict)> {
+        std::iter::once(self.first).chain(self.others.iter().copied())
+    }
+
+    /// Returns whether two groups have the same cause and level of confidence.
+    fn matches(&self, other: &Self) -> bool {
+        let key = |group: &Self| (group.first.1.cause, group.first.1.confidence);
+        key(self) == key(other)
+    }
+
+    fn extend(&mut self, other: Self) {
+        self.others.extend(other.trials());
+        self.alike += other.alike;
+        self.runs += other.runs;
+    }
+
+    /// Describes the cause. States the first trial's summary, with its name if another trial has a
+    /// different summary.
+    fn line(&self) -> TextLine {
+        let (name, verdict) = self.first;
+        let confidence = match verdict.confidence {
+            Confidence::Proven => Some("proven".to_owned()),
+            Confidence::Likely => Some("likely".to_owned()),
+            Confidence::Possible => Some(match self.percentages() {
+                Some((low, high)) if low < high => format!("possible, {low:.0} to {high:.0} %"),
+                Some((percent, _)) => format!("possible, {percent:.0} %"),
+                None => "possible".to_owned(),
+            }),
+            Confidence::Unknown => None,
+        };
+        let share = (self.alike != self.runs).then(|| {
+            let (alike, runs) = (self.alike, self.runs);
+            format!("{alike} of {runs} runs")
+        });
+        let qualifiers = joined(confidence.into_iter().chain(share), "; ");
+        let mut spans = vec![Emphasis::Strong.span(verdict.cause.name())];
+        if !qualifiers.is_empty() {
+            spans.push(faint(format!("({qualifiers})")));
+        }
+        let summary = &verdict.summary;
+        let is_shared = self
+            .others
+            .iter()
+            .all(|(_, other)| other.summary == *summary);
+        spans.push(plain(if is_shared {
+            format!("– {summary}")
+        } else {
+            format!("– {name}: {summary}")
+        }));
+        TextLine::new("why", spans)
+    }
+
+    /// Returns the lowest and the highest probability, rounded to percent.
+    fn percentages(&self) -> Option<(f64, f64)> {
+        let probabilities = self.trials().filter_map(|(_, verdict)| verdict.probability);
+        let percentages = probabilities.map(|probability| (probability * 100.0).round());
+        percentages
+            .map(|percent| (percent, percent))
+            .reduce(|(low, high), (percent, _)| (low.min(percent), high.max(percent)))
+    }
+}
+
 /// Returns the last verdict with the most frequent cause, and a line that describes this cause.
 pub(crate) fn most_frequent<'a>(
     runs: impl IntoIterator<Item = &'a Run>,
 ) -> Option<(&'a Verdict, TextLine)> {
-    let verdicts: Vec<Option<&Verdict>> =
-        runs.into_iter().map(|run| run.verdict.as_ref()).collect();
-    let judged = || verdicts.iter().copied().flatten();
-    let alike = |verdict: &Verdict| judged().filter(|v| v.cause == verdict.cause).count();
-    let most = judged().max_by_key(|verdict| alike(verdict))?;
-    Some((most, cause_of(most, alike(most), verdicts.len())))
-}
-
-fn cause_of(verdict: &Verdict, alike: usize, runs: usize) -> TextLine {
-    let confidence = match verdict.confidence {
-        Confidence::Proven => Some("proven".to_owned()),
-        Confidence::Likely => Some("likely".to_owned()),
-        Confidence::Possible => Some(match verdict.probability {
-            Some(probability) => format!("possible, {:.0} %", probability * 100.0),
-            None => "possible".to_owned(),
-        }),
-        Confidence::Unknown => None,
-    };
-    let share = (alike != runs).then(|| format!("{alike} of {runs} runs"));
-    let qualifiers = joined(confidence.into_iter().chain(share), "; ");
-    let mut spans = vec![Emphasis::Strong.span(verdict.cause.name())];
-    if !qualifiers.is_empty() {
-        spans.push(faint(format!("({qualifiers})")));
-    }
-    spans.push(plain(format!("– {}", verdict.summary)));
-    TextLine::new("why", spans)
+    let group = CauseGroup::of("", runs)?;
+    Some((group.first.1, group.line()))
 }
 
 /// Returns the path to the limit, the evidence for a cause and the throughput that the cause
@@ -120,25 +188,36 @@ fn perturbation(tested: &Tested) -> TextLine {
     line("tested", text)
 }
 
-/// Returns the cause that limited each trial. For few trials, also returns the evidence and each
+/// Returns each distinct cause with its trials. For few trials, also returns the evidence and each
 /// distinct next step.
 pub(crate) fn of_trials(trials: &[(&str, Vec<&Run>)]) -> Vec<TextLine> {
     let few = trials.len() <= FEW;
-    let mut lines = Vec::new();
-    let mut next = Vec::new();
+    let mut groups: Vec<CauseGroup<'_>> = Vec::new();
     for (name, runs) in trials {
-        let Some((verdict, cause)) = most_frequent(runs.iter().copied()) else {
+        let Some(trial) = CauseGroup::of(name, runs.iter().copied()) else {
             continue;
         };
-        lines.push(cause.of(name));
-        if few {
-            lines.extend(evidence(verdict));
-            lines.extend(verdict.tested.iter().map(perturbation));
-            next.push((*name, [verdict.next.clone()]));
+        match groups.iter_mut().find(|group| group.matches(&trial)) {
+            Some(group) => group.extend(trial),
+            None => groups.push(trial),
         }
     }
-    lines.extend(gathered("next", next));
-    if !few && !lines.is_empty() {
+    let mut lines = Vec::new();
+    for group in &groups {
+        let names: Vec<&str> = group.trials().map(|(name, _)| name).collect();
+        lines.push(group.line().of(&names_unless_all(&names, trials.len())));
+        if few {
+            lines.extend(gathered_lines(group.trials().map(|(name, verdict)| {
+                let tested = verdict.tested.iter().map(perturbation);
+                (name, evidence(verdict).into_iter().chain(tested))
+            })));
+        }
+    }
+    if few {
+        let trials = groups.iter().flat_map(CauseGroup::trials);
+        let next = trials.map(|(name, verdict)| (name, [verdict.next.clone()]));
+        lines.extend(gathered("next", next));
+    } else if !lines.is_empty() {
         lines.push(line("next", SEE_WHY));
     }
     lines
@@ -146,7 +225,13 @@ pub(crate) fn of_trials(trials: &[(&str, Vec<&Run>)]) -> Vec<TextLine> {
 
 /// Returns all details of one verdict.
 fn all(verdict: &Verdict) -> Vec<TextLine> {
-    let mut lines = vec![cause_of(verdict, 1, 1)];
+    let group = CauseGroup {
+        first: ("", verdict),
+        others: Vec::new(),
+        alike: 1,
+        runs: 1,
+    };
+    let mut lines = vec![group.line()];
     lines.extend(evidence(verdict));
     lines.push(line("next", &verdict.next));
     lines.extend(verdict.tested.iter().map(perturbation));
@@ -208,16 +293,62 @@ mod unit_tests {
         let run = fixture::judged(Cause::WorkerPool);
         let of = |trials: usize| drawn(of_trials(&vec![("kept", vec![&run]); trials]), 80);
         let few = of(FEW);
-        // All trials have the same next step.
-        assert_eq!(few.matches("raise `threads`").count(), 1, "{few}");
-        assert_eq!(few.matches("1.50 of 2 CPUs idle").count(), FEW, "{few}");
+        for text in [
+            "why          worker-pool (likely)",
+            "1.50 of 2 CPUs idle",
+            "raise `threads`",
+        ] {
+            assert_eq!(few.matches(text).count(), 1, "{few}");
+        }
         let many = of(FEW + 1);
-        assert_eq!(
-            many.matches("worker-pool (likely)").count(),
-            FEW + 1,
-            "{many}"
-        );
+        assert_eq!(many.matches("worker-pool (likely)").count(), 1, "{many}");
         assert!(!many.contains("evidence     "), "{many}");
         assert_eq!(many.matches("floodmark why").count(), 1, "{many}");
+    }
+
+    #[test]
+    fn trials_with_the_same_cause_share_its_lines() {
+        let [kept, mut fresh] = [(); 2].map(|()| fixture::judged(Cause::WorkerPool));
+        let mut rate = fixture::judged(Cause::None);
+        let verdict = fresh.verdict.as_mut().unwrap();
+        verdict.evidence.pop();
+        verdict.limit_per_s = Some(170.0);
+        rate.verdict.as_mut().unwrap().evidence.clear();
+        let trials = [("kept", &kept), ("rate", &rate), ("fresh", &fresh)];
+        let text = drawn(of_trials(&trials.map(|(name, run)| (name, vec![run]))), 80);
+        let lines = [
+            "why          kept, fresh: worker-pool (likely) – all 8",
+            "evidence     8 of 8 threads busy",
+            // Fresh does not have this evidence.
+            "evidence     kept: 1.50 of 2 CPUs idle",
+            "limit        kept: upper bound with this limit: 160/s",
+            "limit        fresh: upper bound with this limit: 170/s",
+            "why          rate: none (likely)",
+        ];
+        let places: Vec<_> = lines.iter().map(|line| text.find(line)).collect();
+        assert!(places.is_sorted() && places[0].is_some(), "{text}");
+        assert_eq!(text.matches("8 of 8 threads busy").count(), 1, "{text}");
+    }
+
+    #[test]
+    fn trials_with_different_figures_share_a_cause() {
+        let possible = |probability, summary: &str| {
+            let mut run = fixture::judged(Cause::Jit);
+            let verdict = run.verdict.as_mut().unwrap();
+            verdict.confidence = Confidence::Possible;
+            verdict.probability = Some(probability);
+            verdict.summary = summary.to_owned();
+            run
+        };
+        let (short, long) = (possible(0.68, "22 % of the CPU"), possible(0.64, "28 %"));
+        let likely = fixture::judged(Cause::Jit);
+        let trials = [("short", &short), ("long", &long), ("other", &likely)];
+        let text = drawn(of_trials(&trials.map(|(name, run)| (name, vec![run]))), 80);
+        for line in [
+            "why          short, long: jit (possible, 64 to 68 %) – short: 22 % of the CPU",
+            "why          other: jit (likely) – all 8",
+        ] {
+            assert_eq!(text.matches(line).count(), 1, "{text}");
+        }
     }
 }
