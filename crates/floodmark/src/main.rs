@@ -1,5 +1,6 @@
 //! Entry point: parses flags, runs a subcommand and returns its exit code.
 
+use std::error::Error;
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
@@ -206,8 +207,39 @@ fn explain_other_flag(error: &mut clap::Error) {
     }
 }
 
+/// Describes in one line a value that an argument does not accept. Returns `None` for other errors.
+fn invalid_value(error: &clap::Error) -> Option<Ending> {
+    let text = |kind| match error.get(kind)? {
+        ContextValue::String(text) => Some(text.as_str()),
+        _ => None,
+    };
+    let (argument, value) = (
+        text(ContextKind::InvalidArg)?,
+        text(ContextKind::InvalidValue)?,
+    );
+    let why = match (error.kind(), error.get(ContextKind::ValidValue)) {
+        (ErrorKind::ValueValidation, _) => error.source()?.to_string(),
+        // The value is empty if it is missing.
+        (ErrorKind::InvalidValue, Some(ContextValue::Strings(valid))) if !value.is_empty() => {
+            let fix = match text(ContextKind::SuggestedValue) {
+                Some(nearest) => format!("did you mean \"{nearest}\"?"),
+                None => format!("use one of: {}", valid.join(", ")),
+            };
+            format!("unknown value; {fix}")
+        }
+        _ => return None,
+    };
+    // Remove the placeholder from `--streams <N>`.
+    let place = argument.split(" <").next().unwrap_or(argument);
+    let value = if value.is_empty() { "\"\"" } else { value };
+    Some(Ending::usage(format!("{place} {value}: {why}")))
+}
+
 /// Prints help and version to stdout and usage errors to stderr.
 fn usage(mut error: clap::Error) -> ExitCode {
+    if let Some(ending) = invalid_value(&error) {
+        return ended(Err(ending));
+    }
     suggest_no_hidden_command(&mut error);
     explain_other_flag(&mut error);
     if error.use_stderr() {

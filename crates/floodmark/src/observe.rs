@@ -44,7 +44,7 @@ pub struct ObserveArgs {
     pub port: u16,
 
     /// Address of the server, if several servers use the port [default: any]
-    #[arg(long, value_name = "IP")]
+    #[arg(long, value_name = "IP", value_parser = ip_address)]
     pub address: Option<IpAddr>,
 
     /// Process to monitor, with its children [default: the process that listens on the port]
@@ -71,6 +71,11 @@ pub struct ObserveArgs {
 
 fn port(text: &str) -> Result<u16, String> {
     count_within(text, 1..=u16::MAX.into()).map(|n| n as u16)
+}
+
+fn ip_address(text: &str) -> Result<IpAddr, String> {
+    let address = text.parse();
+    address.map_err(|_| "not an IP address; use an address such as 127.0.0.1 or ::1".to_owned())
 }
 
 /// Runs the command.

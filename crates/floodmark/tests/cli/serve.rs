@@ -90,10 +90,7 @@ fn refuses_invalid_usage() {
     let missing = directory.path().join("missing/state");
     let missing = missing.to_str().unwrap();
     for (arguments, words) in [
-        (
-            &["serve", "helo"][..],
-            &["a similar value exists: 'hello'"][..],
-        ),
+        (&["serve", "helo"][..], &["did you mean \"hello\"?"][..]),
         (
             &["serve", "hello", "--listen", "8080"],
             &["--listen", "127.0.0.1:8080"],

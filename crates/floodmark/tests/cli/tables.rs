@@ -90,7 +90,10 @@ fn refuses_unknown_formats_and_tables() {
     }
     assert!(!std::path::Path::new(csv).exists());
     for (arguments, told) in [
-        (["--format", "xml"], "possible values: md, json, csv"),
+        (
+            ["--format", "xml"],
+            "--format xml: unknown value; use one of: md, json, csv",
+        ),
         (["--table", "runs"], "--format <FORMAT>"),
     ] {
         let output = run(&[&["report", result], &arguments[..]].concat());

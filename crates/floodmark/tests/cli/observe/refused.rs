@@ -127,6 +127,11 @@ fn reports_observe_errors_in_one_line() {
             ],
         ),
         (2, "--port", &["--port", "0", "--out", named(&file)]),
+        (
+            2,
+            "--address x: not an IP address; use an address such as 127.0.0.1",
+            &["--port", ours, "--address", "x", "--out", named(&file)],
+        ),
         (2, "--out", &["--port", ours]),
     ] {
         let output = observe(arguments);
