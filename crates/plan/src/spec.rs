@@ -64,7 +64,7 @@ pub struct LoadSpec {
     pub within: Option<Duration>,
     /// Spacing between requests that are sent at a rate. Default: `constant`.
     pub arrivals: Option<Spacing>,
-    /// Version of HTTP: "1.1", "2" or "auto" (https:// URLs: the version that the server chooses;
+    /// HTTP version: "1.1", "2" or "auto" (https:// URLs: the version that the server chooses;
     /// http:// URLs: 1.1). Default: "1.1".
     #[serde(deserialize_with = "content::http")]
     #[schemars(with = "HttpVersionText")]
@@ -126,9 +126,9 @@ pub struct LoadSpec {
     pub requests_per_connection: Option<u64>,
     /// Peer that closes a used connection first. Default: the server; with HTTP/2, the client.
     pub close_first: Option<CloseFirst>,
-    /// Requests to retry once if the server closes the kept connection before it responds: `never`
-    /// or `idempotent` (GET, HEAD, OPTIONS, TRACE, PUT, DELETE, and unsent requests). Default:
-    /// `idempotent`.
+    /// Requests to send again if the server closes a kept connection before it responds (once), or
+    /// refuses a stream (HTTP/2; at most 3 times): `never` or `idempotent` (GET, HEAD, OPTIONS,
+    /// TRACE, PUT, DELETE, and unsent or refused requests). Default: `idempotent`.
     pub retry: Option<Retry>,
     /// Source addresses to spread connections over, such as "127.0.0.2-127.0.0.200". Default:
     /// chosen by the kernel.

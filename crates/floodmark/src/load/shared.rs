@@ -266,11 +266,16 @@ fn close_first() -> impl TypedValueParser<Value = CloseFirst> {
 
 fn retry() -> impl TypedValueParser<Value = Retry> {
     words([
-        ("never", Retry::Never, "No requests; all count as `reset`"),
+        (
+            "never",
+            Retry::Never,
+            "No requests; they count as `reset`, or as `rejected` if an HTTP/2 server refuses them",
+        ),
         (
             "idempotent",
             Retry::Idempotent,
-            "GET, HEAD, OPTIONS, TRACE, PUT, DELETE, and unsent requests; others count as `reset`",
+            "GET, HEAD, OPTIONS, TRACE, PUT, DELETE, and unsent or refused requests; others count as \
+             `reset`",
         ),
     ])
 }
@@ -289,8 +294,8 @@ pub fn words<T: Copy + Send + Sync + 'static, const N: usize>(
 /// Flags for connections.
 #[derive(Debug, Clone, Args)]
 pub struct ConnectionArgs {
-    /// Version of HTTP; with 2, http:// uses prior knowledge and https:// uses ALPN [default: 1.1;
-    /// with --grpc, 2]
+    /// HTTP version; with 2, http:// uses prior knowledge and https:// uses ALPN [default: 1.1; with
+    /// --grpc, 2]
     #[arg(long, value_name = "VERSION", value_parser = http())]
     pub http: Option<HttpVersion>,
 
@@ -322,7 +327,8 @@ pub struct ConnectionArgs {
     #[arg(long, value_name = "WHO", value_parser = close_first())]
     pub close_first: Option<CloseFirst>,
 
-    /// Requests to retry once if the server closes the kept connection before it responds
+    /// Requests to send again if the server closes a kept connection before it responds (once), or
+    /// refuses a stream (HTTP/2; at most 3 times)
     #[arg(long, value_name = "WHICH", value_parser = retry(), default_value = "idempotent")]
     pub retry: Retry,
 
