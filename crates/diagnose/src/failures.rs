@@ -7,6 +7,7 @@ use floodmark_record::events::EndReason;
 use floodmark_record::plan::Http;
 use floodmark_record::reason::{GO_AWAY, NOT_READ, STREAM_REFUSED, STREAM_RESET};
 use floodmark_record::run::Run;
+use floodmark_record::tls::{FAILURE_PREFIX, failure_fix};
 use floodmark_wire::ReadError;
 use floodmark_wire::grpc::GrpcFault;
 use floodmark_wire::h2::hpack::HpackError;
@@ -98,7 +99,7 @@ fn malformed_http2(run: &Run) -> Option<ResponseFault> {
         return Some(fault);
     }
     let (name, _) = run.request_errors().max_by_key(|(_, n)| *n)?;
-    (!name.starts_with(tls::PREFIX)).then(|| ResponseFault {
+    (!name.starts_with(FAILURE_PREFIX)).then(|| ResponseFault {
         problem: "the server closed connections during a response".to_owned(),
         fix: "check the server's log".into(),
     })
@@ -106,10 +107,10 @@ fn malformed_http2(run: &Run) -> Option<ResponseFault> {
 
 fn reset(run: &Run) -> Option<ResponseFault> {
     let (name, _) = run.request_errors().max_by_key(|(_, n)| *n)?;
-    if name.starts_with(tls::PREFIX) {
+    if name.starts_with(FAILURE_PREFIX) {
         return Some(ResponseFault {
             problem: tls::problem(run, name),
-            fix: tls::fix(name, tls::origin(run)).into(),
+            fix: failure_fix(name, tls::origin(run)).into(),
         });
     }
     if let Some(fault) = reset_streams(run) {

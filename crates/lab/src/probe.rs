@@ -8,12 +8,12 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use floodmark_diagnose::tls;
 use floodmark_host::ProcessPlacement;
 use floodmark_load::tls::{Stream, Tls, TlsFailure, connect, secure};
 use floodmark_plan::spec::HttpVersion;
 use floodmark_record::origin::Origin;
 use floodmark_record::plan::{Http, Http2};
+use floodmark_record::tls::failure_fix;
 use floodmark_record::units::show_duration;
 use floodmark_wire::h2::Scheme;
 use floodmark_wire::{Reader, RequestSpec, request_bytes};
@@ -187,7 +187,7 @@ pub(crate) fn with_fix(error: &io::Error, origin: Origin) -> String {
     let failure = error.get_ref().and_then(|inner| inner.downcast_ref());
     match failure {
         Some(failure @ TlsFailure { name, .. }) => {
-            format!("{failure}; {}", tls::fix(name, origin))
+            format!("{failure}; {}", failure_fix(name, origin))
         }
         None => error.to_string(),
     }

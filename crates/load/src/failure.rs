@@ -3,6 +3,7 @@
 use std::io;
 
 use floodmark_record::reason::STREAM_RESET;
+use floodmark_record::tls::HTTP2_NOT_CHOSEN;
 use floodmark_wire::h2::ErrorCode;
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerMisbehaved};
 
@@ -152,7 +153,7 @@ impl TlsFailure {
     /// other protocol.
     pub fn http2_not_chosen() -> Self {
         let detail = "the server does not support HTTP/2 over TLS (ALPN)";
-        Self::new("tls_http2_not_chosen", detail.to_owned())
+        Self::new(HTTP2_NOT_CHOSEN, detail.to_owned())
     }
 
     /// Interprets an error from rustls. `received` starts with the bytes that caused the error.

@@ -7,6 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::origin::Origin;
+
 /// TLS settings of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TlsPlan {
@@ -160,6 +162,94 @@ pub struct TlsRun {
     /// `handshake_cpu_s` as a share of the client's CPU time during the measurement.
     /// Null if the client used no CPU time.
     pub handshake_cpu_share: Option<f64>,
+}
+
+/// Prefix of the names of TLS failures in a record's `errors`.
+pub const FAILURE_PREFIX: &str = "tls_";
+
+/// Name of the failure that the server does not choose HTTP/2 (ALPN).
+pub const HTTP2_NOT_CHOSEN: &str = "tls_http2_not_chosen";
+
+/// Returns the fix for a TLS failure, given its name in a record's `errors`. `origin` determines the
+/// names of settings.
+#[must_use]
+pub fn failure_fix(name: &str, origin: Origin) -> String {
+    let is_url = origin == Origin::CommandLine;
+    let accept_any = format!("{} to accept any certificate", origin.enable("insecure"));
+    let (cacert, cert) = (
+        origin.example("cacert", "FILE"),
+        origin.example("cert", "FILE"),
+    );
+    let http = |version| origin.example("http", version);
+    let sni = origin.example("sni", "NAME");
+    match name {
+        "tls_unknown_issuer" => {
+            format!("use {cacert} with the server's certificate authority, or {accept_any}")
+        }
+        "tls_certificate_is_an_authority" => {
+            format!("use {cacert} with this certificate, or {accept_any}")
+        }
+        "tls_wrong_name" if is_url => {
+            format!("use a host name from the certificate in the URL, or {accept_any}")
+        }
+        "tls_wrong_name" => {
+            format!("set {sni} to a host name from the certificate, or use {accept_any}")
+        }
+        "tls_certificate_expired" | "tls_certificate_not_valid_yet" => format!(
+            "renew the server's certificate (and check the clock of this host), or use {accept_any}"
+        ),
+        "tls_certificate_invalid" | "tls_no_certificate" => {
+            format!("fix the server's certificate, or use {accept_any}")
+        }
+        "tls_answered_in_plain_http" if is_url => {
+            "use http:// in the URL, or the server's HTTPS port".to_owned()
+        }
+        "tls_answered_in_plain_http" => {
+            let scheme = origin.example("scheme", "http");
+            format!("use {scheme}, or enable TLS in the server")
+        }
+        "tls_not_spoken" => "check the port".to_owned(),
+        "tls_alpn_refused" => format!(
+            "use {}, or enable the protocol \"http/1.1\" (ALPN) in the server",
+            http("2")
+        ),
+        HTTP2_NOT_CHOSEN => format!(
+            "use {}, or enable the protocol \"h2\" (ALPN) in the server",
+            http("1.1")
+        ),
+        "tls_nothing_in_common"
+        | "tls_alert_handshake_failure"
+        | "tls_alert_protocol_version"
+        | "tls_alert_insufficient_security" => {
+            "enable TLS 1.2 or 1.3 with AES-GCM or ChaCha20-Poly1305 in the server; floodmark supports no other versions or ciphers".to_owned()
+        }
+        "tls_alert_unrecognized_name" if is_url => {
+            "in the URL, use a host name that the server knows".to_owned()
+        }
+        "tls_alert_unrecognized_name" => {
+            format!("set {sni} to a host name that the server knows")
+        }
+        "tls_alert_certificate_required" => format!(
+            "use {cert} with a client certificate that the server accepts, and {} with its key",
+            origin.example("key", "FILE")
+        ),
+        "tls_alert_unknown_ca" => format!(
+            "add the authority to the server's trusted client authorities, or append the issuers' certificates to the {} file",
+            origin.name("cert")
+        ),
+        "tls_alert_certificate_expired" => format!(
+            "renew the client's certificate ({}), and check the clock of the server's host",
+            origin.name("cert")
+        ),
+        "tls_alert_certificate_revoked" | "tls_alert_bad_certificate" => format!(
+            "use {cert} with a client certificate that the server accepts; its log states the reason"
+        ),
+        "tls_handshake_timed_out" => format!(
+            "check that the port serves TLS, or use a longer {}",
+            origin.name("timeout")
+        ),
+        _ => "check the server's log and the port".to_owned(),
+    }
 }
 
 #[cfg(test)]
