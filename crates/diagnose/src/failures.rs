@@ -237,12 +237,17 @@ fn fix_call(error: GrpcFault) -> &'static str {
     }
 }
 
-/// Names the statuses with which a server rejects requests.
-pub(crate) fn rejection_statuses(run: &Run) -> &'static str {
-    if run.requests.grpc_statuses.is_empty() {
-        "429 or 503"
-    } else {
-        "RESOURCE_EXHAUSTED or UNAVAILABLE"
+/// Names the statuses with which the server rejected requests. Without such a status, names those
+/// with which a server can reject requests.
+pub(crate) fn rejection_statuses(run: &Run) -> String {
+    let statuses = run.requests.by_status().map(|(status, _)| status);
+    let rejections = statuses.filter(|status| status.is_rejection());
+    let mut names: Vec<String> = rejections.map(|status| status.to_string()).collect();
+    names.sort();
+    match names.as_slice() {
+        [] if run.requests.grpc_statuses.is_empty() => "429 or 503".to_owned(),
+        [] => "RESOURCE_EXHAUSTED or UNAVAILABLE".to_owned(),
+        names => names.join(" or "),
     }
 }
 

@@ -303,7 +303,16 @@ fn suggests_a_next_step_for_each_run() {
                 fail(r, 500, |c| &mut c.rejected);
                 r.requests.grpc_statuses = BTreeMap::from([(GrpcStatus::Unavailable, 500)]);
             }),
-            "500 requests were rejected (RESOURCE_EXHAUSTED or UNAVAILABLE): retry with --rate 500",
+            "500 requests were rejected (UNAVAILABLE): retry with --rate 500",
+        ),
+        (
+            "gRPC calls that a proxy rejects",
+            with(open(), |r| {
+                fail(r, 500, |c| &mut c.rejected);
+                r.requests.statuses = BTreeMap::from([(200, 9_500), (503, 500)]);
+                r.requests.grpc_statuses = BTreeMap::from([(GrpcStatus::Ok, 9_500)]);
+            }),
+            "500 requests were rejected (503): retry with --rate 500",
         ),
         (
             "timeouts",

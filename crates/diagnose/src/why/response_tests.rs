@@ -66,6 +66,11 @@ fn judges_rejections_failures_and_offered_rates() {
     limited.series = rows(&[3_000.0, 500.0, 0.0, 0.0]);
     limited.requests.statuses = BTreeMap::from([(429, 20_000)]);
     is(&limited, Cause::RateLimiter);
+    // The server refused the streams of the other rejected requests (HTTP/2).
+    limited.requests.statuses = BTreeMap::from([(429, 12_000)]);
+    let summary = is(&limited, Cause::RateLimiter).summary;
+    let share = "54.5 % of the responses had status 429";
+    assert!(summary.contains(share), "{summary}");
     limited.requests.statuses = BTreeMap::from([(503, 20_000)]);
     let failing = is(&limited, Cause::Errors);
     assert!(failing.summary.starts_with("67 % ") && failing.summary.contains("503: 20,000"));

@@ -46,18 +46,25 @@ pub(super) fn responses(run: &Run) -> u64 {
 
 /// Detects a rate limiter from responses with status 429 or 503.
 fn rejecting(facts: &RunFacts<'_>) -> Option<Finding> {
-    let (counts, responses) = (&facts.run.requests, responses(facts.run));
-    let share = counts.rejected as f64 / responses.max(1) as f64;
-    let rejected = format!(
-        "{:.1} % of the responses had status {}",
-        share * 100.0,
-        rejection_statuses(facts.run)
+    let counts = &facts.run.requests;
+    let of_status = counts
+        .by_status()
+        .filter(|(status, _)| status.is_rejection());
+    let of_status: u64 = of_status.map(|(_, n)| n).sum();
+    // Expected statuses are not rejections. Other rejected requests are streams that the server
+    // refused, which have no response.
+    let rejected = of_status.min(counts.rejected);
+    let responses = responses(facts.run) - (counts.rejected - rejected);
+    let share_of = |n: u64| n as f64 / responses.max(1) as f64;
+    let statuses = rejection_statuses(facts.run);
+    let share = format!(
+        "{:.1} % of the responses had status {statuses}",
+        share_of(rejected) * 100.0
     );
-    if share < NOTICEABLE {
-        return ruled_out(rejected);
-    }
-    if let Some(fault) = refused(facts.run) {
-        return ruled_out(fault.problem);
+    match refused(facts.run) {
+        Some(fault) if share_of(counts.rejected) >= NOTICEABLE => return ruled_out(fault.problem),
+        _ if share_of(rejected) < NOTICEABLE => return ruled_out(share),
+        _ => {}
     }
     if !is_limited(facts.run) {
         return ruled_out(match counts.ok {
@@ -68,10 +75,10 @@ fn rejecting(facts: &RunFacts<'_>) -> Option<Finding> {
     let accepted = per_s(facts.ok_per_s);
     Candidate::new(
         EvidenceRank::Counted,
-        format!("the server accepts {accepted} and rejects the rest: {rejected}"),
+        format!("the server accepts {accepted} and rejects the rest: {share}"),
         [format!(
-            "requests.rejected: {} of {} responses; ok: {accepted} of {}",
-            show_count(counts.rejected),
+            "status {statuses}: {} of {} responses; ok: {accepted} of {}",
+            show_count(rejected),
             show_count(responses),
             per_s(facts.responses_per_s)
         )],
