@@ -416,8 +416,8 @@ fn lists_different_versions_of_http() {
         alike(&a, &b).unlike,
         [
             "HTTP version: 1.1 in old, 2 in new",
-            "HTTP/2 header table: none in old, 4KiB in new",
-            "HTTP/2 window: none in old, 1MiB in new",
+            "HTTP/2 header table: none in old, 4 KiB in new",
+            "HTTP/2 window: none in old, 1 MiB in new",
             "streams: 1 in old, 10 in new",
         ]
     );

@@ -110,10 +110,24 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 /// Formats a size exactly, in the form that [`parse_size`] reads: `65535`, `64KiB`.
 #[must_use]
 pub fn show_size(bytes: u64) -> String {
+    let (number, unit) = in_largest_unit(bytes);
+    format!("{number}{}", unit.unwrap_or_default())
+}
+
+/// Formats a size exactly, for people: `65,535 B`, `64 KiB`.
+#[must_use]
+pub fn show_exact_bytes(bytes: u64) -> String {
+    let (number, unit) = in_largest_unit(bytes);
+    format!("{} {}", show_count(number), unit.unwrap_or("B"))
+}
+
+/// Returns a size as a number of the largest unit that divides it, and this unit. The unit of bytes
+/// is `None`.
+fn in_largest_unit(bytes: u64) -> (u64, Option<&'static str>) {
     let divides = |(_, factor): &&(&str, u64)| bytes > 0 && bytes.is_multiple_of(*factor);
     match SIZE_UNITS.iter().find(divides) {
-        Some((unit, factor)) => format!("{}{unit}", bytes / factor),
-        None => bytes.to_string(),
+        Some((unit, factor)) => (bytes / factor, Some(unit)),
+        None => (bytes, None),
     }
 }
 
@@ -366,6 +380,8 @@ mod tests {
         assert_eq!(show_count(12), "12");
         assert_eq!(show_rate(45.25), "45.2");
         assert_eq!(show_bytes(5_594_000), "5.59 MB");
+        let exact = [0, 65_535, 65_536, 16 << 20].map(show_exact_bytes);
+        assert_eq!(exact, ["0 B", "65,535 B", "64 KiB", "16 MiB"]);
     }
 
     proptest! {

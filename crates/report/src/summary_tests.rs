@@ -292,7 +292,7 @@ fn reasons_for_blocked_times() {
     let text = words(&run);
     for expected in [
         "blocked by the server's limit of 100 streams 90 %, all streams in use (-c, --streams) 8 %",
-        "3 GOAWAY (2 with ENHANCE_YOUR_CALM)",
+        "3 GOAWAY frames (2 with ENHANCE_YOUR_CALM)",
         "ping 2.00 ms",
         "window 30.0 ms",
     ] {

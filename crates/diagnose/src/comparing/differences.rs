@@ -8,7 +8,7 @@ use floodmark_record::events::EndReason;
 use floodmark_record::host::Environment;
 use floodmark_record::plan::{Check, Http, Http2, Plan};
 use floodmark_record::run::{Run, Status};
-use floodmark_record::units::{show_bytes, show_rough_duration, show_size};
+use floodmark_record::units::{show_bytes, show_exact_bytes, show_rough_duration};
 use serde_json::Value;
 
 use super::run_group::RunGroup;
@@ -149,7 +149,7 @@ fn http(plan: &Plan) -> [(&'static str, String); 4] {
             ping: _,
         }) => {
             let sizes = [window_bytes, table_bytes];
-            ("2", sizes.map(|bytes| show_size(bytes.into())))
+            ("2", sizes.map(|bytes| show_exact_bytes(bytes.into())))
         }
     };
     [

@@ -205,7 +205,7 @@ fn responses_wait_for_our_window() {
     let run = windows_of_64_kib();
     let verdict = is(&run, Cause::FlowControlWindow);
     assert_eq!(keys(&verdict), ["window client"]);
-    assert!(verdict.next.contains("--h2-window 524288"), "{verdict:#?}");
+    assert!(verdict.next.contains("--h2-window 512KiB"), "{verdict:#?}");
     // A saturated link delays PINGs behind the responses, but not the earlier connects.
     let mut slow_link = run.clone();
     slow_link.least_connect_time_us = Some(500.0);

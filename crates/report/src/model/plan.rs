@@ -11,7 +11,7 @@ use floodmark_record::plan::{
     Address, Arrivals, CloseFirst, ConnectionUse, Http, Http2, Length, Plan, RequestPlan, Schedule,
 };
 use floodmark_record::run::Run;
-use floodmark_record::units::{show_bytes, show_size};
+use floodmark_record::units::{show_bytes, show_exact_bytes};
 
 use super::document::{Emphasis, Span, TextLine, line, plain};
 use super::figures::{count_of, duration, rate, seconds};
@@ -241,9 +241,9 @@ pub(crate) fn details(run: &Run) -> Vec<TextLine> {
         lines.extend([
             line(
                 "HTTP/2 window",
-                format!("{} per stream", show_size(window.into())),
+                format!("{} per stream", show_exact_bytes(window.into())),
             ),
-            line("HTTP/2 header table", show_size(table.into())),
+            line("HTTP/2 header table", show_exact_bytes(table.into())),
         ]);
     }
     match process_use::external(run) {
@@ -347,7 +347,7 @@ mod tests {
         run.plan = plan;
         let lines = format!("{:?}", details(&run));
         assert!(
-            lines.contains("1MiB per stream") && lines.contains("4KiB"),
+            lines.contains("1 MiB per stream") && lines.contains("4 KiB"),
             "{lines}"
         );
     }

@@ -10,7 +10,7 @@ use floodmark_record::run::{
 };
 use floodmark_record::times::Times;
 use floodmark_record::tls::TlsUse;
-use floodmark_record::units::{show_count, show_ns, show_size};
+use floodmark_record::units::{show_count, show_exact_bytes, show_ns};
 use floodmark_record::watch::{AlignmentMethod, RemoteObservation};
 use floodmark_stats::saturation::KEPT_UP_SHARE;
 
@@ -209,9 +209,9 @@ pub(crate) fn http2(run: &Run) -> Option<TextLine> {
         None => "any number of streams".to_owned(),
     };
     let mut text = format!(
-        "the server allows {streams}, windows of {} and tables of {}",
-        show_size(settings.window_bytes.into()),
-        show_size(settings.table_bytes.into())
+        "the server allows {streams}, windows of {} and header tables of {}",
+        show_exact_bytes(settings.window_bytes.into()),
+        show_exact_bytes(settings.table_bytes.into())
     );
     if used.go_aways > 0 {
         let error = |(code, n): (&String, &u64)| format!("{} with {code}", show_count(*n));
@@ -221,7 +221,8 @@ pub(crate) fn http2(run: &Run) -> Option<TextLine> {
         } else {
             format!(" ({})", errors.join(", "))
         };
-        text.push_str(&format!("; {} GOAWAY{errors}", show_count(used.go_aways)));
+        let frames = count_of(used.go_aways, "GOAWAY frame");
+        text.push_str(&format!("; {frames}{errors}"));
     }
     if used.unprocessed > 0 {
         let requests = count_of(used.unprocessed, "request");

@@ -2,7 +2,7 @@
 //! window, and then waits for a round trip until the receiver allows more.
 
 use floodmark_record::plan::{Http, Http2};
-use floodmark_record::units::show_bytes;
+use floodmark_record::units::{show_bytes, show_exact_bytes, show_size};
 
 use super::*;
 use crate::why::thresholds::same;
@@ -69,7 +69,7 @@ fn uploads(facts: &RunFacts<'_>) -> Option<Finding> {
     if per_round_trip < MOST * streams.min(LEAST_CONNECTION_WINDOW) {
         return ruled_out(format!("{waits}, but {moved}, so the server reads slowly"));
     }
-    let window = show_bytes(window.into());
+    let window = show_exact_bytes(window.into());
     Candidate::new(
         EvidenceRank::Located,
         format!(
@@ -101,8 +101,8 @@ fn responses(facts: &RunFacts<'_>, settings: Http2) -> Option<Finding> {
     let sizes = format!(
         "mean response size: {}; stream window: {}, connection window: {} (--h2-window)",
         show_bytes(size as u64),
-        show_bytes(settings.window_bytes.into()),
-        show_bytes(of_connection as u64)
+        show_exact_bytes(settings.window_bytes.into()),
+        show_exact_bytes(of_connection as u64)
     );
     if size <= window {
         return ruled_out(sizes);
@@ -135,7 +135,10 @@ fn responses(facts: &RunFacts<'_>, settings: Http2) -> Option<Finding> {
         "the load's flow-control window is too small for the round-trip time: each response waits \
          for credit once per window",
         [Some(moved), Some(sizes), facts.idle_cpus().map(show_idle)],
-        format!("enlarge the load's window for responses: --h2-window {larger}"),
+        format!(
+            "enlarge the load's window for responses: --h2-window {}",
+            show_size(larger.into())
+        ),
     )
     .at([(StepKind::Window, Actor::Client)])
     .with_limit(Some(facts.ok_per_s * window / per_round_trip))
