@@ -354,6 +354,7 @@ fn page(date: Option<&str>, model: &Model, judged: &[Judged], new: &[Judged]) ->
         }
         text += &format!("\n## {title}\n\n");
         text += &table("verdict | verdicts | right", confidences(judged));
+        text += &format!("\nMean log loss: {:.4}.\n", log_loss(judged));
         text += "\nA probability is reliable if it lies within the interval in its row.\n\n";
         let rows = bins(judged).map(|bin| {
             let mean = format!("{:.1} %", bin.mean * 100.0);
@@ -373,7 +374,32 @@ fn page(date: Option<&str>, model: &Model, judged: &[Judged], new: &[Judged]) ->
     let weight = |(term, weight): &(Term, f64)| vec![term.to_string(), format!("{weight:+.2}")];
     let intercept = vec!["intercept".to_owned(), format!("{:+.2}", model.intercept)];
     let rows = std::iter::once(intercept).chain(model.weights.iter().map(weight));
-    text + &table("property | weight", rows)
+    text += &table("property | weight", rows);
+    text + &format!(
+        "\nNo stored result names these causes, so they have no weight: {}.\n",
+        unweighted(model)
+    )
+}
+
+/// Lists the causes that have no weight, although a verdict can name them.
+fn unweighted(model: &Model) -> String {
+    let has_weight = |cause: &Cause| {
+        let mut terms = model.weights.iter().map(|(term, _)| *term);
+        terms.any(|term| term == Term::Cause(*cause))
+    };
+    let is_named = |cause: &Cause| *cause != Cause::Unknown && !DISTURBANCES.contains(cause);
+    let causes = Cause::ALL.into_iter().filter(is_named);
+    let causes = causes.filter(|cause| !has_weight(cause));
+    causes
+        .map(|cause| format!("`{cause}`"))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// Returns the mean log loss of the probabilities.
+fn log_loss(judged: &[Judged]) -> f64 {
+    let loss = |(p, is_right): &Judged| -(if *is_right { *p } else { 1.0 - p }).ln();
+    judged.iter().map(loss).sum::<f64>() / judged.len() as f64
 }
 
 /// Returns a row for each level of confidence.
