@@ -5,9 +5,11 @@
 //! `cargo xtask aa` uses `floodmark run` to compare the native server with itself many times, and
 //! then with the slower server. floodmark determines how many processes the second comparison
 //! needs. `cargo xtask gate` counts how often a gate fails for an identical server and for the
-//! slower one.
+//! slower one. `cargo xtask compare` counts how often `floodmark compare` decides correctly for
+//! two versions, with its defaults.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -41,6 +43,13 @@ const MAX_TIME: Duration = Duration::from_secs(90);
 const MAX_FALSE_ALARMS: f64 = 0.05;
 /// Minimum proportion of gates that fail for the slower server.
 const MIN_FOUND: f64 = 0.9;
+
+/// Fraction of the time for which the slower of two versions is stopped.
+const SLOWER_VERSION: f64 = 0.1;
+/// Minimum proportion of right comparisons of versions.
+const MIN_RIGHT: f64 = 0.95;
+/// Maximum duration of a comparison of versions.
+const MAX_VERSIONS_TIME: Duration = Duration::from_secs(180);
 
 /// Options of `cargo xtask aa`.
 #[derive(Debug, Args)]
@@ -197,13 +206,17 @@ fn measure(
 /// Returns the manifest lines for a native server that [`slowed`](crate::slowed) stops for `share`
 /// of the time.
 fn slowed_server(bench: &Path, share: f64) -> String {
-    let quoted = bench.display().to_string().replace('\'', "'\\''");
-    let command = format!(
-        "'{quoted}' slowed --share {share} -- {{floodmark}} serve hello --listen 127.0.0.1:{{port}} --threads {{threads}}"
-    );
     // A JSON string is also a TOML string.
-    let command = serde_json::Value::from(command);
+    let command = serde_json::Value::from(slowed_command(bench, share));
     format!("command = {command}\nworkload = \"hello\"")
+}
+
+/// Returns the command that starts this server.
+fn slowed_command(bench: &Path, share: f64) -> String {
+    let quoted = bench.display().to_string().replace('\'', "'\\''");
+    format!(
+        "'{quoted}' slowed --share {share} -- {{floodmark}} serve hello --listen 127.0.0.1:{{port}} --threads {{threads}}"
+    )
 }
 
 /// Returns whether the second trial is slower.
@@ -328,6 +341,85 @@ fn run_gate(bench: &Bench, directory: &Path, share: f64) -> Result<GateResult, F
     let record = measure(bench, sections, trials, directory, 2 * MAX_TIME)?;
     std::fs::remove_dir_all(directory)?;
     record.gate.ok_or_else(|| "the record has no gate".into())
+}
+
+/// Options of `cargo xtask compare`.
+#[derive(Debug, Args)]
+pub struct CompareOptions {
+    /// Number of comparisons of each kind
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    times: u32,
+    /// Program to measure [default: a release build of this checkout]
+    #[arg(long, value_name = "FILE")]
+    floodmark: Option<PathBuf>,
+}
+
+/// Comparisons of versions of one kind.
+#[derive(Default)]
+struct VersionSeries {
+    right: Proportion,
+    longest: Duration,
+}
+
+/// Compares the native server with an identical version and with a slower one, with the defaults of
+/// `floodmark compare`. Prints the proportions of right decisions with 95 % Wilson intervals, and
+/// returns whether all requirements were met.
+pub fn compare(options: &CompareOptions) -> Result<bool, Failure> {
+    let bench = Bench::new(options.floodmark.as_deref())?;
+    let executable = std::env::current_exe()?;
+    let directory = tempfile::tempdir()?;
+    let mut all = [
+        (
+            "identical",
+            0.0,
+            GateDecision::Equivalent,
+            VersionSeries::default(),
+        ),
+        (
+            "slower",
+            SLOWER_VERSION,
+            GateDecision::Different,
+            VersionSeries::default(),
+        ),
+    ];
+    for time in 1..=options.times {
+        for (name, share, right, series) in &mut all {
+            let out = directory.path().join(format!("{name}-{time}"));
+            let mut command = Command::new(&bench.floodmark);
+            command.args(["compare", "--quiet", "--baseline"]);
+            command.arg(slowed_command(&executable, 0.0));
+            command
+                .arg("--candidate")
+                .arg(slowed_command(&executable, *share));
+            command.arg("--out").arg(&out);
+            let begin = Instant::now();
+            let status = bench.run(command, 2 * MAX_VERSIONS_TIME)?;
+            let took = begin.elapsed();
+            let record = floodmark_lab::read(&out).map_err(|error| format!("{status}: {error}"))?;
+            std::fs::remove_dir_all(&out)?;
+            let gate = record.gate.ok_or("the record has no decision")?;
+            println!(
+                "{time:>3} {name}: {}, {}, {} pairs, {took:.0?}",
+                gate.decision,
+                cell(gate.ratio, |ratio| format!("{ratio:.3}")),
+                gate.pairs.len()
+            );
+            let is_faster = gate.ratio.is_some_and(|ratio| ratio >= 1.0);
+            let is_right = gate.decision == *right && !(*share > 0.0 && is_faster);
+            series.right.add(is_right);
+            series.longest = series.longest.max(took);
+        }
+    }
+    let is_good = |series: &VersionSeries| {
+        series.right.value() >= MIN_RIGHT && series.longest <= MAX_VERSIONS_TIME
+    };
+    for (name, .., series) in &all {
+        let VersionSeries { right, longest } = series;
+        println!("{name}: right {right}; maximum {longest:.0?}");
+    }
+    let passed = all.iter().all(|(.., series)| is_good(series));
+    println!("{}", word(passed));
+    Ok(passed)
 }
 
 #[cfg(test)]

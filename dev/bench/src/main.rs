@@ -42,6 +42,8 @@ enum Measurement {
         #[arg(long, value_name = "PATH")]
         floodmark: Option<PathBuf>,
     },
+    /// Count how often a comparison of two versions decides correctly
+    Compare(difference::CompareOptions),
     /// Fit the confidence model to the stored results, and measure its reliability
     Confidence(confidence::ConfidenceOptions),
     /// Count how often the verdict names the known cause of a fault
@@ -89,6 +91,7 @@ fn run(measurement: &Measurement) -> Result<bool, Failure> {
         Measurement::Burn(options) => capacity::burn::run(options),
         Measurement::Capacity(options) => capacity::run(options),
         Measurement::Causes { floodmark } => confusion::causes(&Bench::new(floodmark.as_deref())?),
+        Measurement::Compare(options) => difference::compare(options),
         Measurement::Confidence(options) => confidence::run(options),
         Measurement::Confusion(options) => confusion::run(&bench()?, options),
         Measurement::Contract(options) => Ok(contracts::contract::run(options)),

@@ -89,6 +89,8 @@ enum Task {
     Aa(BenchArguments),
     /// Count how often a gate fails for a slower server and for an identical one
     Gate(BenchArguments),
+    /// Count how often a comparison of two versions decides correctly
+    Compare(BenchArguments),
 }
 
 fn main() -> ExitCode {
@@ -142,6 +144,7 @@ fn run(task: &Task) -> Result<bool, TaskError> {
         Task::Watching(arguments) => return bench("watching", arguments),
         Task::Aa(arguments) => return bench("aa", arguments),
         Task::Gate(arguments) => return bench("gate", arguments),
+        Task::Compare(arguments) => return bench("compare", arguments),
     }
     Ok(true)
 }
