@@ -13,6 +13,7 @@ mod http2_servers;
 mod monitoring;
 mod peers;
 mod performance;
+mod rates;
 mod scale;
 mod schema;
 mod slowed;
@@ -60,6 +61,8 @@ enum Measurement {
     Peers(peers::PeersOptions),
     /// Measure how floodmark spends time on a request, and write docs/performance.md
     Performance(performance::PerformanceOptions),
+    /// Load web frameworks at a rate, with the default number of connections and with fixed numbers
+    Rates(rates::RateOptions),
     /// Measure the cost per connection with many kept connections
     Scale(scale::ScaleOptions),
     /// Print the JSON Schemas and the guide with the table of causes
@@ -100,6 +103,7 @@ fn run(measurement: &Measurement) -> Result<bool, Failure> {
         Measurement::Http2Servers(options) => http2_servers::run(&bench()?, options),
         Measurement::Peers(options) => peers::run(&bench()?, options).map(|()| true),
         Measurement::Performance(options) => performance::run(&bench()?, options).map(|()| true),
+        Measurement::Rates(options) => rates::run(options),
         Measurement::Scale(options) => scale::run(&bench()?, options),
         Measurement::Schema => schema::run().map(|()| true),
         Measurement::Slowed(options) => slowed::run(options),

@@ -81,6 +81,8 @@ enum Task {
     Peers(BenchArguments),
     /// Measure how floodmark spends time on a request, and write docs/performance.md
     Performance(BenchArguments),
+    /// Load web frameworks at a rate, with the default number of connections and with fixed numbers
+    Rates(BenchArguments),
     /// Measure the cost per connection with many kept connections
     Scale(BenchArguments),
     /// Measure the cost of monitoring the server
@@ -144,6 +146,7 @@ fn run(task: &Task) -> Result<bool, TaskError> {
         Task::Watching(arguments) => return bench("watching", arguments),
         Task::Aa(arguments) => return bench("aa", arguments),
         Task::Gate(arguments) => return bench("gate", arguments),
+        Task::Rates(arguments) => return bench("rates", arguments),
         Task::Compare(arguments) => return bench("compare", arguments),
     }
     Ok(true)
