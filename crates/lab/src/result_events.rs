@@ -80,6 +80,9 @@ impl ResultEvents {
                 for run in &mut self.runs {
                     run.left_out |= resumed.anew.contains(&run.id);
                 }
+                for search in &mut self.capacity {
+                    search.remove_repeated(&resumed.anew);
+                }
                 // An experiment repeats incomplete searches.
                 if self.experiment.is_some() {
                     self.capacity.retain(CapacityEvents::is_complete);

@@ -66,6 +66,18 @@ impl CapacityEvents {
         }
     }
 
+    /// Removes the loads after the search whose runs are about to be repeated.
+    pub fn remove_repeated(&mut self, repeated: &[RunId]) {
+        let run = &self.began.run;
+        self.levels.retain(|level| {
+            let id = RunId {
+                attempt: level.attempt,
+                ..run.clone()
+            };
+            !repeated.contains(&id)
+        });
+    }
+
     /// Returns whether the search ended with a result.
     #[must_use]
     pub fn is_complete(&self) -> bool {
@@ -151,7 +163,7 @@ impl EarlierSearch {
         let mut events = ResultEvents::to_resume(directory)?;
         let different = |what| Err(differs(directory, what));
         let search = events.capacity.pop();
-        let Some(search) = search.filter(|_| events.experiment.is_none()) else {
+        let Some(mut search) = search.filter(|_| events.experiment.is_none()) else {
             return different("not the result of an interrupted floodmark capacity command");
         };
         let run = &search.began.run;
@@ -165,8 +177,10 @@ impl EarlierSearch {
         let numbers = events.runs.iter().filter_map(|run| run.end.as_ref());
         let first_number = numbers.map(|end| end.next_number).max();
         let others = events.runs.iter().filter(|run| !run.left_out);
+        let others: Vec<RunId> = others.map(|run| run.id.clone()).collect();
+        search.remove_repeated(&others);
         Ok(EarlierSearch {
-            others: others.map(|run| run.id.clone()).collect(),
+            others,
             events: search,
             last_attempt: last_attempt.unwrap_or(0),
             first_number: first_number.unwrap_or(1),
