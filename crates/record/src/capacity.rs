@@ -318,14 +318,34 @@ pub struct CapacityLevel {
 }
 
 impl CapacityResult {
-    /// Returns what a load after the search showed about the objectives, or `None` if the run is
-    /// not such a load.
+    /// Returns the load after the search that a run belongs to, or `None` if the run is not such a
+    /// load.
     #[must_use]
-    pub fn outcome_of(&self, run: &Run) -> Option<TrialOutcome> {
+    pub fn level_of(&self, run: &Run) -> Option<&CapacityLevel> {
         let is_own = self.trial == run.trial && self.process == run.process;
         let mut levels = self.levels.iter().filter(|_| is_own);
-        let level = levels.find(|level| level.attempt == run.attempt)?;
-        Some(level.outcome)
+        levels.find(|level| level.attempt == run.attempt)
+    }
+
+    /// Returns whether a load after the search missed an objective, but another load at the same
+    /// rate met all of them.
+    #[must_use]
+    pub fn is_refuted(&self, level: &CapacityLevel) -> bool {
+        let refutes = |other: &CapacityLevel| {
+            other.outcome == TrialOutcome::Pass && other.rate_per_s == level.rate_per_s
+        };
+        level.outcome == TrialOutcome::Miss && self.levels.iter().any(refutes)
+    }
+
+    /// Returns the lowest rate, in requests per second, at which two loads after the search missed
+    /// an objective. One miss can be chance.
+    #[must_use]
+    pub fn missed_level_per_s(&self) -> Option<f64> {
+        let misses = self.levels.iter();
+        let misses = misses.filter(|level| level.outcome == TrialOutcome::Miss);
+        let rates = misses.map(|level| level.rate_per_s);
+        let is_repeated = |per_s: &f64| rates.clone().filter(|other| other == per_s).count() > 1;
+        rates.clone().filter(is_repeated).reduce(f64::min)
     }
 
     /// Returns the interval of the capacity, if there is one.

@@ -23,6 +23,7 @@ use crate::result_events::{ResultEvents, differs};
 use levels::respect_levels;
 use searches::CapacitySearches;
 
+pub use levels::LevelPlanner;
 pub(crate) use loads::closed_load;
 pub use loads::{LoadLengths, PlannedTrial, slow_s, tail_shares};
 pub use planner::TrialPlanner;

@@ -3,11 +3,9 @@
 use floodmark_record::capacity::{CapacityEnd, CapacityPlan, CapacityTrial, TrialFlow};
 use floodmark_stats::capacity::{TrialLength, TrialRow};
 
+use super::levels::LEVELS;
 use super::loads::{LoadLengths, PlannedTrial};
 use super::searches::{CapacitySearches, MOST_TRIALS, NextTrial, ProofState};
-
-/// Rates of the loads after the search, as shares of the capacity.
-pub const LEVELS: [f64; 5] = [0.5, 0.8, 0.95, 1.0, 1.05];
 
 /// Share of the budget that is kept for proof trials, if the other trials are too short.
 const PROOF_SHARE: f64 = 0.5;

@@ -8,8 +8,8 @@ use floodmark_observe::CpuSpeedMonitor;
 use floodmark_plan::Planned;
 use floodmark_record::Event;
 use floodmark_record::capacity::{
-    AnsweredRate, CapacityBegan, CapacityBound, CapacityEnd, CapacityEnded, CapacityLevel,
-    CapacityPlan, CapacityTrial, ObjectiveFigure, TrialFlow, TrialOutcome, TrialPurpose,
+    AnsweredRate, CapacityBegan, CapacityEnd, CapacityEnded, CapacityLevel, CapacityPlan,
+    CapacityTrial, ObjectiveFigure, TrialFlow, TrialOutcome, TrialPurpose,
 };
 use floodmark_record::events::RunId;
 use floodmark_record::plan::Plan;
@@ -23,8 +23,8 @@ use super::loads::{
     CLOSED, LoadFlow, LoadLengths, MeasuredTrial, OpenTrial, PlannedTrial, closed_load,
     default_connections, idle_load, load_at, probe_load, slow_s, tail_shares, trial_load,
 };
-use super::planner::{LEVELS, TrialPlanner};
-use super::{CapacityEvents, EarlierSearch};
+use super::planner::TrialPlanner;
+use super::{CapacityEvents, EarlierSearch, LevelPlanner};
 use crate::attempt::{Attempts, Listener, send_unrecorded};
 use crate::attempt_monitor::Monitoring;
 use crate::directory::Directory;
@@ -66,9 +66,6 @@ const RECOVERY_WAIT: Duration = Duration::from_secs(10);
 
 /// Pause between two checks for the server's recovery.
 const PROBE_PAUSE: Duration = Duration::from_millis(100);
-
-/// Maximum number of times that a load after the search is sent.
-const LEVEL_ATTEMPTS: u32 = 2;
 
 /// A search and its environment.
 pub struct CapacityRun<'a> {
@@ -216,7 +213,8 @@ impl CapacitySession<'_, '_> {
             budget.as_secs_f64(),
         );
         let searched = self.trials(&mut events, &mut planner);
-        let searched = searched.and_then(|reason| self.levels(&events, &planner).map(|()| reason));
+        let searched =
+            searched.and_then(|reason| self.levels(&mut events, &planner).map(|()| reason));
         let (reason, ended) = match searched {
             Ok(reason) => (reason, Ok(())),
             Err(SearchStopped::Interrupted) => (CapacityEnd::Interrupted, Ok(())),
@@ -418,50 +416,31 @@ impl CapacitySession<'_, '_> {
         }
     }
 
-    /// Sends loads at rates around the capacity. They show the response times at each rate, and
-    /// what fails first as the rate increases. A load that the client could not send as planned is
-    /// repeated once.
+    /// Sends the loads after the search.
     fn levels(
         &mut self,
-        events: &CapacityEvents,
+        events: &mut CapacityEvents,
         planner: &TrialPlanner<'_>,
     ) -> Result<(), SearchStopped> {
-        let result = events.result();
-        let Some(per_s) = result.rate_per_s else {
-            return Ok(());
-        };
-        let levels = match result.bound {
-            None => &LEVELS[..],
-            // The capacity is at least this rate. The client may be unable to send faster.
-            Some(CapacityBound::Lower) => &LEVELS[..4],
-            // The trials missed the objectives at every rate.
-            Some(CapacityBound::Upper) => &[],
-        };
-        // The last load shows what limits the server, so it must be above the capacity. If only a
-        // lower rate is proved, the capacity can be anywhere in the interval.
-        let highest = result.proved_per_s.and(result.high).unwrap_or(per_s);
-        for level in levels {
-            let rate_per_s = level * if *level > 1.0 { highest } else { per_s };
-            let length = planner.lengths().level(rate_per_s, per_s);
+        let levels = LevelPlanner::new(&events.result());
+        while let Some(rate_per_s) = levels.next(&events.levels) {
+            let length = planner.lengths().level(rate_per_s, levels.capacity_per_s());
             let open = &self.run.attempts.planned.plan;
             let Some(plan) = load_at(open, rate_per_s, length) else {
-                continue;
+                break;
             };
             let plan = self.connected(plan, rate_per_s);
-            for _ in 0..LEVEL_ATTEMPTS {
-                let seconds = Duration::from_secs_f64(length.transient_s + length.judged_s);
-                let (run, flow) = self.with_flow(plan.clone(), seconds)?;
-                let flow = flow.measured();
-                let (_, outcome, _) = self.judge(&run, rate_per_s, flow.as_ref(), planner);
-                self.record(Event::CapacityLevel(CapacityLevel {
-                    attempt: self.attempt,
-                    rate_per_s,
-                    outcome,
-                }));
-                if outcome != TrialOutcome::Void {
-                    break;
-                }
-            }
+            let seconds = Duration::from_secs_f64(length.transient_s + length.judged_s);
+            let (run, flow) = self.with_flow(plan, seconds)?;
+            let flow = flow.measured();
+            let (_, outcome, _) = self.judge(&run, rate_per_s, flow.as_ref(), planner);
+            let level = Event::CapacityLevel(CapacityLevel {
+                attempt: self.attempt,
+                rate_per_s,
+                outcome,
+            });
+            events.take(&level);
+            self.record(level);
         }
         Ok(())
     }

@@ -2,8 +2,8 @@
 
 use floodmark_record::Record;
 use floodmark_record::capacity::{
-    CapacityBound, CapacityEnd, CapacityKind, CapacityResult, CapacityTrial, TrialCapacity,
-    TrialOutcome, TrialPurpose, TrialStart,
+    CapacityBound, CapacityEnd, CapacityKind, CapacityLevel, CapacityResult, CapacityTrial,
+    TrialCapacity, TrialOutcome, TrialPurpose, TrialStart,
 };
 use floodmark_record::cause::Cause;
 use floodmark_record::host::{OTHER_CPUS, show_processes};
@@ -110,7 +110,11 @@ fn capacity(result: &CapacityResult) -> Vec<Span> {
             (Emphasis::Bad.span("none"), remark)
         }
         CapacityKind::Unfinished if result.rate_per_s.is_some() => {
-            (figure, "the search ended early".to_owned())
+            let remark = match result.missed_level_per_s() {
+                Some(per_s) => format!("a load at {} after the search missed", rate(per_s)),
+                None => "the search ended early".to_owned(),
+            };
+            (figure, remark)
         }
         CapacityKind::Unfinished if result.trials.is_empty() => {
             return vec![plain("unknown; no trial was complete")];
@@ -177,10 +181,9 @@ impl<'a> FirstMiss<'a> {
         let misses = trials
             .filter(|trial| trial.outcome == TrialOutcome::Miss && trial.start == TrialStart::Idle);
         // If the capacity changed during the search, all trials count equally. If only an upper
-        // bound is known, the trials near it missed.
+        // bound is known, a trial below it can also be above the capacity.
         let lowest = match (result.finding, result.bound) {
-            (CapacityKind::NotStationary, _) => 0.0,
-            (_, Some(CapacityBound::Upper)) => per_s * (1.0 - SAME_RATE),
+            (CapacityKind::NotStationary, _) | (_, Some(CapacityBound::Upper)) => 0.0,
             _ => per_s * (1.0 + SAME_RATE),
         };
         let is_below = |trial: &CapacityTrial| trial.rate_per_s < lowest;
@@ -220,37 +223,47 @@ fn failure(record: &Record, result: &CapacityResult) -> Vec<TextLine> {
     let first = FirstMiss::of(result).map(FirstMiss::line);
     let mut lines = Vec::from_iter(first);
     if let Some(run) = limited_run(record, result)
-        && let Some((verdict, cause)) = verdict::most_frequent([run])
+        && let Some((verdict, cause)) = verdict::most_frequent([&run])
     {
         lines.push(cause);
-        let mut verdict = verdict.clone();
-        // Omit an upper bound below the capacity or the rate that the server answered.
-        let reached = [result.answered_per_s, result.rate_per_s];
-        let is_exceeded = |limit: f64| reached.iter().flatten().any(|per_s| *per_s > limit);
-        verdict.limit_per_s = verdict.limit_per_s.filter(|limit| !is_exceeded(*limit));
-        lines.extend(verdict::evidence(&verdict));
+        lines.extend(verdict::evidence(verdict));
     }
     lines
 }
 
-/// Returns the run whose verdict shows what limits the server above its capacity.
-fn limited_run<'a>(record: &'a Record, result: &CapacityResult) -> Option<&'a Run> {
-    match (result.finding, result.bound) {
+/// Returns the run whose verdict shows what limits the server above its capacity. The verdict has
+/// no upper bound and no prediction below a rate of the result or a rate that the server answered.
+fn limited_run(record: &Record, result: &CapacityResult) -> Option<Run> {
+    let runs = || record.runs.iter().filter(move |run| is_of(result, run));
+    let open = || open_runs(record, result);
+    let has_limit = |run: &&Run| {
+        let verdict = run.verdict.as_ref();
+        verdict.is_some_and(|verdict| verdict.cause != Cause::None)
+    };
+    let mut run = match (result.finding, result.bound) {
         // If no rate meets the objectives, the load over a single connection shows why.
-        (CapacityKind::Never, _) => record.runs.iter().find(|run| run.plan.max_in_flight() == 1),
-        // If only a bound is known, take the last load, which has the highest rate. It may be below
-        // the capacity.
-        (_, Some(_)) => open_runs(record).next_back(),
+        (CapacityKind::Never, _) => runs().find(|run| run.plan.max_in_flight() == 1),
+        // If only a lower bound is known, take the load with the highest rate. It may be below the
+        // capacity.
+        (_, Some(CapacityBound::Lower)) => open().next_back(),
+        (_, Some(CapacityBound::Upper)) => open().rev().find(has_limit),
         // The closed model shows what limits a server that kept up with each of the short loads.
-        _ => {
-            let has_limit = |run: &&Run| {
-                let verdict = run.verdict.as_ref();
-                verdict.is_some_and(|verdict| verdict.cause != Cause::None)
-            };
-            let closed = record.runs.iter().filter(|run| !run.plan.is_open());
-            open_runs(record).rev().chain(closed).find(has_limit)
+        (_, None) => {
+            let closed = runs().filter(|run| !run.plan.is_open());
+            open().rev().chain(closed).find(has_limit)
         }
+    }?
+    .clone();
+    if let Some(verdict) = &mut run.verdict {
+        let reached = [result.answered_per_s, result.rate_per_s, result.high];
+        let answered = runs().map(|run| run.throughput_per_s);
+        let reached = reached.into_iter().chain(answered).flatten();
+        let most_per_s = reached.fold(0.0, f64::max);
+        verdict.limit_per_s = verdict.limit_per_s.filter(|limit| *limit >= most_per_s);
+        let gain = verdict.gain.take();
+        verdict.gain = gain.filter(|gain| gain.low_per_s >= most_per_s);
     }
+    Some(run)
 }
 
 /// Returns the objectives that a trial missed, with their figures. If it missed none, returns the
@@ -269,16 +282,26 @@ fn missed(trial: &CapacityTrial) -> String {
     }
 }
 
-/// Returns the loads at rates around the capacity, in ascending order of their rates. Void loads say
-/// nothing about the server and are omitted.
-fn open_runs(record: &Record) -> impl DoubleEndedIterator<Item = &Run> {
+/// Returns the loads at rates around the capacity, in ascending order of their rates.
+fn open_runs<'a>(
+    record: &'a Record,
+    result: &'a CapacityResult,
+) -> impl DoubleEndedIterator<Item = &'a Run> {
     let runs = record.runs.iter();
-    runs.filter(|run| run.plan.is_open() && !is_void(record, run))
+    runs.filter(move |run| is_of(result, run) && is_evidence(result, run))
 }
 
-fn is_void(record: &Record, run: &Run) -> bool {
-    let outcome = of_run(record, run).and_then(|found| found.outcome_of(run));
-    outcome == Some(TrialOutcome::Void)
+/// Returns whether a run is an open-model load of a search and says something about the server. Void
+/// loads, and misses that a repeated load refutes, do not.
+fn is_evidence(result: &CapacityResult, run: &Run) -> bool {
+    let is_void = |level: &CapacityLevel| level.outcome == TrialOutcome::Void;
+    let level = result.level_of(run);
+    run.plan.is_open() && level.is_none_or(|of| !is_void(of) && !result.is_refuted(of))
+}
+
+/// Returns whether a run belongs to a search.
+fn is_of(result: &CapacityResult, run: &Run) -> bool {
+    result.trial == run.trial && result.process == run.process
 }
 
 /// Returns a table of the loads: over a single connection, in the closed model, and at rates around
@@ -290,7 +313,8 @@ fn levels(record: &Record, result: &CapacityResult) -> Option<Table> {
         let mut cells = load_cells(run);
         // Results from older versions have no outcomes.
         if !result.levels.is_empty() {
-            let outcome = result.outcome_of(run).map(outcome);
+            let level = result.level_of(run);
+            let outcome = level.map(|level| level_outcome(result, level));
             cells.push(shown("objectives", outcome.unwrap_or_else(|| faint("–"))));
         }
         (load_name(run, per_s), cells)
@@ -300,7 +324,7 @@ fn levels(record: &Record, result: &CapacityResult) -> Option<Table> {
 
 /// Returns the search to which a run belongs, or `None` if it belongs to no search.
 pub(crate) fn of_run<'a>(record: &'a Record, run: &Run) -> Option<&'a CapacityResult> {
-    searches(record).find(|found| found.trial == run.trial && found.process == run.process)
+    searches(record).find(|found| is_of(found, run))
 }
 
 /// Names a run of a search by its trial, if any, and its load.
@@ -347,6 +371,7 @@ fn load_cells(run: &Run) -> Vec<ColumnCell> {
 fn notes(result: &CapacityResult, runs: &[Run]) -> Vec<TextLine> {
     let notes = void_loads(result)
         .into_iter()
+        .chain(refuted_loads(result))
         .chain(disturbances([result], runs))
         .chain(precision(result));
     notes.map(|note| line("note", note)).collect()
@@ -358,6 +383,13 @@ fn void_loads(result: &CapacityResult) -> Option<String> {
     levels
         .any(|level| level.outcome == TrialOutcome::Void)
         .then(|| "void: the client was late, so the load says nothing about the server".to_owned())
+}
+
+/// Says that loads after the search that missed once are not evidence about the server.
+fn refuted_loads(result: &CapacityResult) -> Option<String> {
+    let mut levels = result.levels.iter();
+    let is_refuted = levels.any(|level| result.is_refuted(level));
+    is_refuted.then(|| "missed once: the repeated load met the objectives".to_owned())
 }
 
 /// Says how many of the trials that missed an objective ran while the server's CPUs were slow, and
@@ -492,6 +524,14 @@ fn outcome(outcome: TrialOutcome) -> Span {
         TrialOutcome::Miss => Emphasis::Bad.span("missed"),
         TrialOutcome::Void => Emphasis::Warn.span("void"),
     }
+}
+
+/// Returns whether a load after the search met the objectives.
+fn level_outcome(result: &CapacityResult, level: &CapacityLevel) -> Span {
+    if result.is_refuted(level) {
+        return Emphasis::Warn.span("missed once");
+    }
+    outcome(level.outcome)
 }
 
 fn trial_cells(search: &CapacityResult, number: u64, trial: &CapacityTrial) -> Vec<ColumnCell> {
@@ -667,7 +707,11 @@ pub(crate) fn add_trial_capacities(blocks: &mut Blocks, record: &Record) {
         goal.objectives.join(", ")
     ))]);
     let trials = record.trial_capacities.iter();
-    let trials = trials.map(|trial| (trial.trial.as_str(), overloaded(record, &trial.trial)));
+    let limited = trials.map(|trial| (trial.trial.as_str(), limited_runs(record, &trial.trial)));
+    let limited: Vec<(&str, Vec<Run>)> = limited.collect();
+    let trials = limited
+        .iter()
+        .map(|(name, runs)| (*name, Vec::from_iter(runs)));
     blocks.lines(verdict::of_trials(&trials.collect::<Vec<_>>()));
     blocks.lines(remarks(record));
 }
@@ -715,17 +759,17 @@ pub(crate) fn loads<'a>(
     record: &'a Record,
     trial: &'a str,
 ) -> impl Iterator<Item = (&'a Run, f64)> {
-    let runs = record.runs_of(trial).filter(|run| !is_void(record, run));
-    runs.filter_map(|run| {
-        let found = of_run(record, run)?;
+    record.runs_of(trial).filter_map(|run| {
+        let found = of_run(record, run).filter(|found| is_evidence(found, run))?;
         Some((run, run.plan.rate_per_s()? / found.rate_per_s?))
     })
 }
 
-/// Returns the loads above the capacity.
-fn overloaded<'a>(record: &'a Record, trial: &'a str) -> Vec<&'a Run> {
-    let runs = loads(record, trial).filter(|(_, level)| *level > 1.0 + TOLERANCE);
-    runs.map(|(run, _)| run).collect()
+/// Returns the run of each search of a trial whose verdict shows what limits the server.
+fn limited_runs(record: &Record, trial: &str) -> Vec<Run> {
+    let searches = record.capacities.iter();
+    let own = searches.filter(|found| found.trial.as_deref() == Some(trial));
+    own.filter_map(|found| limited_run(record, found)).collect()
 }
 
 /// Returns a line for each process whose search did not find exactly one capacity, and notes on
@@ -793,7 +837,7 @@ pub(crate) fn charts(record: &Record, result: &CapacityResult) -> Vec<Chart> {
         Curve::dots(color, name, points)
     };
     let levels = |color, name, y: fn(&Run) -> Option<f64>| {
-        let points = open_runs(record);
+        let points = open_runs(record, result);
         let points = points.filter_map(|run| Some((run.plan.rate_per_s()?, y(run)?)));
         Curve::line(color, name, points.filter(|(rate, _)| is_shown(rate)))
     };
@@ -879,7 +923,7 @@ pub(crate) fn trial_charts(record: &Record) -> Option<Chart> {
 
 #[cfg(test)]
 mod tests {
-    use floodmark_record::capacity::{AnsweredRate, CapacityLevel, TrialFlow};
+    use floodmark_record::capacity::{AnsweredRate, TrialFlow};
     use floodmark_record::host::BusyProcess;
     use proptest::prelude::*;
 
@@ -930,42 +974,113 @@ mod tests {
 
     #[test]
     fn an_upper_bound_below_the_capacity_is_not_shown() {
-        let run = fixture::judged(Cause::WorkerPool);
-        let labels = |capacity_per_s: f64| {
+        let mut run = fixture::judged(Cause::WorkerPool);
+        run.throughput_per_s = Some(150.0);
+        let labels = |capacity_per_s: f64, high: f64| {
             let result = CapacityResult {
+                trial: run.trial.clone(),
+                process: run.process,
                 rate_per_s: Some(capacity_per_s),
+                high: Some(high),
                 answered_per_s: Some(150.0),
                 ..searched(CapacityKind::Capacity)
             };
             let lines = failure(&fixture::record(vec![run.clone()]), &result);
             Vec::from_iter(lines.into_iter().map(|line| line.label))
         };
-        assert!(labels(155.0).contains(&"limit".to_owned()));
-        let above = labels(165.0);
-        assert!(above.contains(&"why".to_owned()), "{above:?}");
-        assert!(!above.contains(&"limit".to_owned()), "{above:?}");
+        assert!(labels(155.0, 160.0).contains(&"limit".to_owned()));
+        for above in [labels(155.0, 161.0), labels(165.0, 170.0)] {
+            assert!(above.contains(&"why".to_owned()), "{above:?}");
+            assert!(!above.contains(&"limit".to_owned()), "{above:?}");
+        }
     }
 
     #[test]
-    fn a_void_load_is_shown_but_is_no_evidence() {
+    fn an_experiment_shows_no_capacity_that_was_not_reached() {
+        let mut result = searched(CapacityKind::Capacity);
+        result.rate_per_s = Some(150.0);
+        let trial = result.trial.clone().unwrap();
+        let of_cause = |cause| {
+            let mut run = fixture::judged(cause);
+            run.throughput_per_s = Some(150.0);
+            run.plan = fixture::open_censored().plan;
+            (run.trial, run.process) = (result.trial.clone(), result.process);
+            run
+        };
+        let mut record = fixture::record(vec![of_cause(Cause::None)]);
+        record.capacities = vec![result.clone()];
+        assert_eq!(limited_runs(&record, &trial), [], "no load shows a limit");
+        record.runs.insert(0, of_cause(Cause::WorkerPool));
+        let limited = limited_runs(&record, &trial);
+        let verdicts = limited.iter().flat_map(|run| &run.verdict);
+        let limits: Vec<_> = verdicts.map(|of| (of.cause, of.limit_per_s)).collect();
+        assert_eq!(
+            limits,
+            [(Cause::WorkerPool, None)],
+            "160/s is below the interval"
+        );
+    }
+
+    #[test]
+    fn void_and_refuted_loads_are_shown_but_are_no_evidence() {
+        use TrialOutcome::{Miss, Pass, Void};
         let mut run = fixture::judged(Cause::WorkerPool);
         run.plan = fixture::open_censored().plan;
-        let found = |outcome| {
+        let found = |outcomes: &[TrialOutcome]| {
             let mut result = searched(CapacityKind::ClientLimit);
             (result.trial, result.process) = (run.trial.clone(), run.process);
             result.bound = Some(CapacityBound::Lower);
-            result.levels = vec![CapacityLevel {
-                attempt: run.attempt,
+            let level = |(attempt, outcome): (u32, &TrialOutcome)| CapacityLevel {
+                attempt,
                 rate_per_s: run.plan.rate_per_s().unwrap(),
-                outcome,
-            }];
+                outcome: *outcome,
+            };
+            result.levels = (run.attempt..).zip(outcomes).map(level).collect();
             let mut record = fixture::record(vec![run.clone()]);
             record.capacity = Some(result.clone());
             let is_evidence = limited_run(&record, &result).is_some();
             (is_evidence, void_loads(&result).is_some())
         };
-        assert_eq!(found(TrialOutcome::Pass), (true, false));
-        assert_eq!(found(TrialOutcome::Void), (false, true));
+        assert_eq!(found(&[Pass]), (true, false));
+        assert_eq!(found(&[Miss, Miss]), (true, false));
+        assert_eq!(found(&[Void]), (false, true));
+        assert_eq!(found(&[Miss, Pass]), (false, false));
+    }
+
+    #[test]
+    fn a_load_that_missed_once_is_named() {
+        let mut result = searched(CapacityKind::Capacity);
+        let level = |attempt, outcome| CapacityLevel {
+            attempt,
+            rate_per_s: 19_000.0,
+            outcome,
+        };
+        let shown = |result: &CapacityResult| {
+            let first = level_outcome(result, &result.levels[0]).text;
+            (first, refuted_loads(result).is_some())
+        };
+        result.levels = vec![level(1, TrialOutcome::Miss), level(2, TrialOutcome::Miss)];
+        assert_eq!(shown(&result), ("missed".to_owned(), false));
+        result.levels[1].outcome = TrialOutcome::Pass;
+        assert_eq!(shown(&result), ("missed once".to_owned(), true));
+    }
+
+    #[test]
+    fn a_result_that_a_load_lowered_names_the_load() {
+        let mut result = searched(CapacityKind::Unfinished);
+        result.bound = Some(CapacityBound::Lower);
+        let remark = |result: &CapacityResult| capacity(result)[1].text.replace('\u{a0}', " ");
+        assert_eq!(remark(&result), "– the search ended early");
+        let missed = |attempt| CapacityLevel {
+            attempt,
+            rate_per_s: 21_000.0,
+            outcome: TrialOutcome::Miss,
+        };
+        result.levels = vec![missed(9)];
+        assert_eq!(remark(&result), "– the search ended early");
+        result.levels.push(missed(10));
+        let expected = "– a load at 21,000/s after the search missed";
+        assert_eq!(remark(&result), expected);
     }
 
     #[test]
@@ -1013,6 +1128,9 @@ mod tests {
             text.ends_with("at 20,000/s, although most trials near this rate met the objectives"),
             "{text}"
         );
+        let mut upper = below.clone();
+        upper.bound = Some(CapacityBound::Upper);
+        assert_eq!(shown(&upper).0, "fails first");
         below.finding = CapacityKind::NotStationary;
         assert_eq!(shown(&below).0, "fails first");
         let within = with_misses(CapacityKind::Capacity, &[19_900.0]);

@@ -90,7 +90,9 @@ fn compares_the_capacities_of_trials_and_resumes() {
         let rates: Vec<Option<f64>> = rates.collect();
         let before = rates.iter().take_while(|rate| rate.is_none()).count();
         assert!(before >= 2, "{rates:?}");
-        let levels = &rates[before..];
+        let mut levels = rates[before..].to_vec();
+        // A load that is void or misses by chance is sent again.
+        levels.dedup();
         assert!(
             levels.len() == 5 && levels.iter().all(Option::is_some),
             "{rates:?}"
