@@ -1,19 +1,19 @@
 //! Searches of one minute on simulated servers. The code of `floodmark capacity` plans the trials
-//! and evaluates the search. The server, the clock and the objective's figures are simulated. The
-//! loads after the search are not sent.
+//! and evaluates the search. The server, the clock, the objective's figures and the disturbances of
+//! the host are simulated.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use floodmark_diagnose::conditions::Objective;
 use floodmark_lab::capacity::{
-    CAPACITY_PRECISION, CapacityEvents, LoadLengths, PlannedTrial, TrialPlanner, slow_s,
-    tail_shares,
+    CAPACITY_PRECISION, CapacityEvents, LevelPlanner, LoadLengths, PlannedTrial, TrialPlanner,
+    slow_s, tail_shares,
 };
 use floodmark_record::Event;
 use floodmark_record::capacity::{
-    CapacityBegan, CapacityEnded, CapacityPlan, CapacityResult, CapacityTrial, ObjectiveFigure,
-    TrialOutcome, TrialPurpose,
+    CapacityBegan, CapacityEnded, CapacityLevel, CapacityPlan, CapacityResult, CapacityTrial,
+    ObjectiveFigure, TrialFlow, TrialOutcome, TrialPurpose,
 };
 use floodmark_record::events::RunId;
 use floodmark_stats::capacity::{FlowRow, TrialLength, TrialRow};
@@ -21,6 +21,7 @@ use floodmark_truth::capacity::{KnownObjective, capacity_per_s};
 use floodmark_truth::scenario::{Scenario, Service};
 use floodmark_truth::service::Limiter;
 
+use super::host::{SimulatedHost, Stops};
 use super::quantile;
 use super::score::{KnownCapacity, LimitedScore, RateRange};
 use super::servers::Random;
@@ -80,13 +81,16 @@ pub enum LimitedServer {
 #[derive(Debug, Clone, Copy)]
 struct Request {
     arrived_s: f64,
+    /// Time between the scheduled and the actual arrival.
+    late_s: f64,
     done_s: f64,
     is_ok: bool,
 }
 
 /// A server's state within one load.
-struct Serving {
+struct Serving<'a> {
     server: LimitedServer,
+    stops: &'a Stops,
     /// Times at which the permits become free, in nanoseconds.
     free_ns: BinaryHeap<Reverse<u64>>,
     tokens: f64,
@@ -98,8 +102,8 @@ fn ns(time_s: f64) -> u64 {
     (time_s * 1e9).round() as u64
 }
 
-impl Serving {
-    fn new(server: LimitedServer) -> Self {
+impl<'a> Serving<'a> {
+    fn new(server: LimitedServer, stops: &'a Stops) -> Self {
         let (permits, tokens) = match server {
             LimitedServer::Pool { permits, .. } | LimitedServer::Exponential { permits, .. } => {
                 (permits, 0.0)
@@ -108,14 +112,29 @@ impl Serving {
         };
         Serving {
             server,
+            stops,
             free_ns: vec![Reverse(0); permits].into(),
             tokens,
             filled_s: 0.0,
         }
     }
 
-    /// Handles the next request. Requests are handled in order of arrival.
-    fn handle(&mut self, arrived_s: f64, random: &mut Random) -> Request {
+    /// Handles the next request, which is due at `due_s`.
+    fn handle(&mut self, due_s: f64, random: &mut Random) -> Request {
+        let sent_s = self.stops.client_resumes_s(due_s);
+        let request = self.serve(self.stops.server_time_s(sent_s), random);
+        let done_s = self.stops.time_s(request.done_s).max(sent_s);
+        Request {
+            arrived_s: due_s,
+            late_s: sent_s - due_s,
+            done_s: self.stops.client_resumes_s(done_s),
+            ..request
+        }
+    }
+
+    /// Serves the next request, in the time for which the server has run. Requests are served in
+    /// order of arrival.
+    fn serve(&mut self, arrived_s: f64, random: &mut Random) -> Request {
         let time_s = match self.server {
             LimitedServer::Pool { holds_s, .. } => holds_s,
             LimitedServer::Exponential { mean_s, .. } => mean_s * random.exponential(),
@@ -127,6 +146,7 @@ impl Serving {
                 self.tokens -= f64::from(is_ok);
                 return Request {
                     arrived_s,
+                    late_s: 0.0,
                     done_s: arrived_s + REJECTION_S,
                     is_ok,
                 };
@@ -140,6 +160,7 @@ impl Serving {
         self.free_ns.push(Reverse(ns(done_s)));
         Request {
             arrived_s,
+            late_s: 0.0,
             done_s,
             is_ok: true,
         }
@@ -178,8 +199,8 @@ impl LimitedServer {
 
     /// Simulates Poisson arrivals at a server that is idle at first. Each step consists of a rate
     /// and a length in seconds.
-    fn open(self, steps: &[(f64, f64)], random: &mut Random) -> Vec<Request> {
-        let mut serving = Serving::new(self);
+    fn open(self, steps: &[(f64, f64)], stops: &Stops, random: &mut Random) -> Vec<Request> {
+        let mut serving = Serving::new(self, stops);
         let mut requests = Vec::new();
         let mut from_s = 0.0;
         for (rate_per_s, length_s) in steps {
@@ -195,8 +216,14 @@ impl LimitedServer {
     }
 
     /// Simulates connections each of which sends its next request after a response.
-    fn closed(self, connections: usize, length_s: f64, random: &mut Random) -> Vec<Request> {
-        let mut serving = Serving::new(self);
+    fn closed(
+        self,
+        connections: usize,
+        length_s: f64,
+        stops: &Stops,
+        random: &mut Random,
+    ) -> Vec<Request> {
+        let mut serving = Serving::new(self, stops);
         let mut next = BinaryHeap::from(vec![Reverse(0); connections]);
         let mut requests = Vec::new();
         while let Some(Reverse(at)) = next.pop() {
@@ -276,16 +303,33 @@ pub fn ok_share(objective: KnownObjective) -> f64 {
     }
 }
 
-/// Searches for the capacity of a server.
-pub fn search(server: LimitedServer, objective: KnownObjective, seed: u64) -> CapacityResult {
+/// A server, its objective and its host.
+#[derive(Debug, Clone, Copy)]
+struct Searched {
+    server: LimitedServer,
+    objective: KnownObjective,
+    host: SimulatedHost,
+    /// Response time without a queue, in seconds.
+    idle_s: f64,
+}
+
+/// Searches for the capacity of a server, and sends the loads after the search.
+pub fn search(
+    (server, objective): (LimitedServer, KnownObjective),
+    host: SimulatedHost,
+    seed: u64,
+) -> CapacityResult {
     let mut random = Random::new(seed);
+    // Disturbances have their own random numbers, so that the loads are the same on a quiet host.
+    let mut disturbances = Random::new(seed + 1_000_000);
     let parsed: Objective = objective
         .to_string()
         .parse()
         .expect("a known objective is valid");
     let objectives = [parsed];
-    let closed = server.closed(CONNECTIONS, CLOSED_S, &mut random);
-    let idle = server.closed(1, IDLE_S, &mut random);
+    let stops = host.stops(CLOSED_S, &mut disturbances);
+    let closed = server.closed(CONNECTIONS, CLOSED_S, &stops, &mut random);
+    let idle = server.closed(1, IDLE_S, &Stops::default(), &mut random);
     let per_s = |requests: &[Request], length_s: f64| {
         let in_time = requests.iter().filter(|r| r.is_ok && r.done_s <= length_s);
         in_time.count() as f64 / length_s
@@ -327,6 +371,12 @@ pub fn search(server: LimitedServer, objective: KnownObjective, seed: u64) -> Ca
         },
         settings: settings.clone(),
     });
+    let searched = Searched {
+        server,
+        objective,
+        host,
+        idle_s,
+    };
     let mut elapsed_s = CLOSED_S + IDLE_S + 2.0 * OVERHEAD_S;
     let mut planner = TrialPlanner::new(&settings, &[], lengths, true, BUDGET_S);
     let mut is_after_miss = false;
@@ -337,16 +387,22 @@ pub fn search(server: LimitedServer, objective: KnownObjective, seed: u64) -> Ca
         };
         elapsed_s += OVERHEAD_S + if is_after_miss { RECOVERY_S } else { 0.0 };
         let trial = run_trial(
-            (server, objective, idle_s),
+            &searched,
             &planned,
             &mut planner,
             &mut elapsed_s,
-            &mut random,
+            (&mut random, &mut disturbances),
         );
         is_after_miss = trial.outcome == TrialOutcome::Miss;
         planner.record(&trial);
         events.take(&Event::CapacityTrial(trial));
     };
+    send_levels(
+        &searched,
+        &planner,
+        &mut events,
+        (&mut random, &mut disturbances),
+    );
     events.take(&Event::CapacityEnded(CapacityEnded {
         elapsed_s,
         reason,
@@ -355,14 +411,112 @@ pub fn search(server: LimitedServer, objective: KnownObjective, seed: u64) -> Ca
     events.result()
 }
 
+/// Sends the loads after a search.
+fn send_levels(
+    searched: &Searched,
+    planner: &TrialPlanner<'_>,
+    events: &mut CapacityEvents,
+    (random, disturbances): (&mut Random, &mut Random),
+) {
+    let levels = LevelPlanner::new(&events.result());
+    while let Some(rate_per_s) = levels.next(&events.levels) {
+        let length = planner.lengths().level(rate_per_s, levels.capacity_per_s());
+        let load = Load::new(
+            searched,
+            &[(rate_per_s, length.transient_s + length.judged_s)],
+            0.0,
+            (&mut *random, &mut *disturbances),
+        );
+        let (_, outcome, _) = load.judge(searched, rate_per_s, planner);
+        events.take(&Event::CapacityLevel(CapacityLevel {
+            attempt: events.levels.len() as u32 + 1,
+            rate_per_s,
+            outcome,
+        }));
+    }
+}
+
+/// A simulated open-model load.
+struct Load {
+    requests: Vec<Request>,
+    stops: Stops,
+    /// Start and end of the judged time in seconds.
+    judged: (f64, f64),
+    /// Time of the last response in seconds.
+    last_s: f64,
+}
+
+impl Load {
+    fn new(
+        searched: &Searched,
+        steps: &[(f64, f64)],
+        from_s: f64,
+        (random, disturbances): (&mut Random, &mut Random),
+    ) -> Self {
+        let end_s: f64 = steps.iter().map(|(_, length_s)| length_s).sum();
+        let stops = searched.host.stops(end_s, disturbances);
+        let requests = searched.server.open(steps, &stops, random);
+        let last_s = requests.iter().map(|r| r.done_s).fold(end_s, f64::max);
+        Load {
+            requests,
+            stops,
+            judged: (from_s, end_s),
+            last_s,
+        }
+    }
+
+    /// Returns the requests that arrived in the judged time.
+    fn judged(&self) -> Vec<Request> {
+        let requests = self.requests.iter().copied();
+        requests.filter(|r| r.arrived_s >= self.judged.0).collect()
+    }
+
+    /// Judges the load like `floodmark capacity`. Returns the figure that the objective limits and
+    /// whether it is met, the outcome, and the flow.
+    fn judge(
+        &self,
+        searched: &Searched,
+        rate_per_s: f64,
+        planner: &TrialPlanner<'_>,
+    ) -> ((Option<f64>, bool), TrialOutcome, Option<TrialFlow>) {
+        let judged = self.judged();
+        let (value, is_met) = judge(&judged, searched.objective);
+        let rows = flow_rows(&self.requests, self.judged.0, self.judged.1);
+        let flow = planner.lengths().flow(&rows);
+        let sustains = |flow| planner.sustains(rate_per_s, flow);
+        let outcome = if is_met && flow.as_ref().is_none_or(sustains) {
+            TrialOutcome::Pass
+        } else if is_late(&judged) {
+            TrialOutcome::Void
+        } else {
+            TrialOutcome::Miss
+        };
+        ((value, is_met), outcome, flow)
+    }
+}
+
+/// Returns whether the client was too late for meaningful response times.
+fn is_late(judged: &[Request]) -> bool {
+    /// Limits of `floodmark load` for the 99th percentile of the lateness: in seconds, and as a
+    /// share of that of the response times.
+    const MOST: (f64, f64) = (0.001, 0.1);
+    let times = |of: fn(&Request) -> f64| {
+        let times: Vec<f64> = judged.iter().map(of).collect();
+        quantile(&times, 0.99).unwrap_or(0.0)
+    };
+    let late_s = times(|r| r.late_s);
+    late_s > MOST.0 && late_s > MOST.1 * times(|r| r.done_s - r.arrived_s)
+}
+
 /// Simulates a trial and judges it like `floodmark capacity`.
 fn run_trial(
-    (server, objective, idle_s): (LimitedServer, KnownObjective, f64),
+    searched: &Searched,
     planned: &PlannedTrial,
     planner: &mut TrialPlanner<'_>,
     elapsed_s: &mut f64,
-    random: &mut Random,
+    random: (&mut Random, &mut Random),
 ) -> CapacityTrial {
+    let objective = searched.objective;
     let TrialLength {
         transient_s,
         judged_s,
@@ -372,31 +526,17 @@ fn run_trial(
         .iter()
         .map(|step| (step.rate_per_s, step.duration_s))
         .collect();
-    let end_s: f64 = steps.iter().map(|(_, length_s)| length_s).sum();
-    let from_s = end_s - judged_s;
-    let all = server.open(&steps, random);
-    let judged: Vec<Request> = all
-        .iter()
-        .copied()
-        .filter(|r| r.arrived_s >= from_s)
-        .collect();
+    let length_s: f64 = steps.iter().map(|(_, length_s)| length_s).sum();
+    let load = Load::new(searched, &steps, length_s - judged_s, random);
     let at_s = *elapsed_s;
-    let last_s = all.iter().map(|r| r.done_s).fold(end_s, f64::max);
-    *elapsed_s += last_s;
-    let (value, is_met) = judge(&judged, objective);
-    let flow = planner.lengths().flow(&flow_rows(&all, from_s, end_s));
-    let is_met_and_sustained = is_met
-        && flow
-            .as_ref()
-            .is_none_or(|flow| planner.sustains(planned.rate_per_s, flow));
-    let outcome = if is_met_and_sustained {
-        TrialOutcome::Pass
-    } else {
-        TrialOutcome::Miss
-    };
+    *elapsed_s += load.last_s;
+    let judged = load.judged();
+    let ((value, is_met), outcome, flow) = load.judge(searched, planned.rate_per_s, planner);
     let proves = planned.purpose == TrialPurpose::Prove;
     let strictest = planner.lengths().strictest().cloned();
-    let limit_s = strictest.as_ref().and_then(|of| slow_s(of, idle_s));
+    let limit_s = strictest
+        .as_ref()
+        .and_then(|of| slow_s(of, searched.idle_s));
     let slow_s = match limit_s {
         Some(limit_s) if proves => limit_s,
         _ => planner
@@ -404,7 +544,7 @@ fn run_trial(
             .slow
             .map_or(f64::INFINITY, |slow| slow.as_secs_f64()),
     };
-    let parts = trial_rows(&judged, (from_s, end_s), limit_s.map(|_| slow_s));
+    let parts = trial_rows(&judged, load.judged, limit_s.map(|_| slow_s));
     let p90_us = response_quantile(&judged, 0.9).map(|s| s * 1e6);
     let tail = strictest.filter(|_| proves);
     let beyond_limit = tail
@@ -445,7 +585,7 @@ fn run_trial(
         p99_us: None,
         design_effect: planner.lengths().design_effect(),
         server_cpus: None,
-        slow_cpu_share: None,
+        slow_cpu_share: load.stops.slow_share(length_s),
     }
 }
 
@@ -536,6 +676,7 @@ pub struct LimitedRow {
     pub name: String,
     server: LimitedServer,
     objective: KnownObjective,
+    host: SimulatedHost,
 }
 
 /// Returns the servers of the table.
@@ -578,8 +719,22 @@ pub fn servers() -> Vec<LimitedRow> {
             name: "token bucket, 400/s".to_owned(),
             server: bucket,
             objective: KnownObjective::Errors(1.0),
+            host: SimulatedHost::QUIET,
         },
     ]
+    .into_iter()
+    .chain(disturbed(&pool(8, 20.0, 200.0)))
+    .chain(disturbed(&pool(8, 20.0, 30.0)))
+    .collect()
+}
+
+/// Returns a server on disturbed hosts.
+fn disturbed(quiet: &LimitedRow) -> impl Iterator<Item = LimitedRow> {
+    SimulatedHost::disturbed().map(move |host| LimitedRow {
+        name: format!("{}, {host}", quiet.name),
+        host,
+        ..quiet.clone()
+    })
 }
 
 fn row(name: &str, server: LimitedServer, limit_ms: f64) -> LimitedRow {
@@ -591,6 +746,7 @@ fn row(name: &str, server: LimitedServer, limit_ms: f64) -> LimitedRow {
         name: format!("{name}, {objective}"),
         server,
         objective,
+        host: SimulatedHost::QUIET,
     }
 }
 
@@ -600,19 +756,30 @@ impl LimitedRow {
         self.server.capacity_per_s(self.objective)
     }
 
-    /// Runs `searches` searches, each with a different seed.
-    pub fn score(&self, searches: u64) -> LimitedScore {
+    /// Returns whether the host is not disturbed.
+    pub fn is_quiet(&self) -> bool {
+        self.host == SimulatedHost::QUIET
+    }
+
+    /// Returns what is known about the server.
+    fn known(&self) -> KnownCapacity {
         let limit_per_s = self.server.limit_per_s() / ok_share(self.objective);
         // With exponential service times, the rate within one second may exceed the mean rate.
         let is_limited = !matches!(self.server, LimitedServer::Exponential { .. });
-        let known = KnownCapacity {
+        KnownCapacity {
             rising: RateRange::exactly(self.truth_per_s()),
             falling: None,
             limit_per_s: is_limited.then_some(limit_per_s),
-        };
+        }
+    }
+
+    /// Runs `searches` searches, each with a different seed.
+    pub fn score(&self, searches: u64) -> LimitedScore {
+        let known = self.known();
         let mut score = LimitedScore::default();
         for seed in 0..searches {
-            score.add(&known, &search(self.server, self.objective, seed));
+            let result = search((self.server, self.objective), self.host, seed);
+            score.add(&known, &result);
         }
         score
     }
@@ -620,9 +787,25 @@ impl LimitedRow {
 
 #[cfg(test)]
 mod tests {
+    use floodmark_record::Record;
     use floodmark_record::capacity::{CapacityBound, TrialStart};
+    use floodmark_record::cause::Cause;
+    use floodmark_record::plan::{Model, Schedule};
+    use floodmark_record::run::Run;
+    use floodmark_record::units::Rate;
+    use floodmark_record::verdict::Gain;
+    use floodmark_report::Style;
 
     use super::*;
+    use crate::bench::repository;
+    use crate::golden::{each_result, pack_path};
+
+    /// Returns the outcomes and rates of the trials that started from idle.
+    fn idle(result: &CapacityResult) -> impl Iterator<Item = (TrialOutcome, f64)> {
+        let trials = result.trials.iter();
+        let idle = trials.filter(|trial| trial.start == TrialStart::Idle);
+        idle.map(|trial| (trial.outcome, trial.rate_per_s))
+    }
 
     /// Returns the contradictions in a result.
     fn contradictions(result: &CapacityResult) -> Vec<&'static str> {
@@ -632,25 +815,42 @@ mod tests {
         let rates = [rate, low, high.map(|high| high / 1.02), result.last_per_s];
         let falling = result.falling.iter().map(|of| Some(of.rate_per_s));
         let is_above = |rate: Option<f64>| rate.is_some_and(|rate| rate > answered);
-        let idle = || result.trials.iter().filter(|t| t.start == TrialStart::Idle);
-        let passed =
-            |rate: f64| idle().any(|t| t.outcome == TrialOutcome::Pass && t.rate_per_s >= rate);
+        let passed = |rate: f64| {
+            let levels = result.levels.iter().map(|of| (of.outcome, of.rate_per_s));
+            let mut all = idle(result).chain(levels);
+            all.any(|(outcome, per_s)| outcome == TrialOutcome::Pass && per_s >= rate)
+        };
         let lower = match result.bound {
             Some(CapacityBound::Lower) => rate,
             _ => low,
         };
-        let proofs = || idle().filter(|t| t.purpose == TrialPurpose::Prove);
-        let fails = |t: &&CapacityTrial| t.outcome == TrialOutcome::Miss;
         let is_ordered = match (low, rate, high) {
             (Some(low), Some(rate), Some(high)) => low <= rate && rate <= high,
             (None, _, None) => true,
             _ => false,
         };
+        let is_failed_proof = |trial: &CapacityTrial| {
+            trial.purpose == TrialPurpose::Prove && trial.outcome == TrialOutcome::Miss
+        };
+        let failed = |low: f64| {
+            let mut proofs = result.trials.iter().filter(|trial| is_failed_proof(trial));
+            proofs.any(|trial| trial.rate_per_s < low && !trial.is_disturbed())
+        };
+        let missed = result.missed_level_per_s();
         let has_interval = low.is_some();
+        let is_upper = result.bound == Some(CapacityBound::Upper);
         [
             (
                 "a rate is above the answered rate",
                 rates.into_iter().chain(falling).any(is_above),
+            ),
+            (
+                "a load missed twice below the capacity",
+                !is_upper && missed.zip(rate).is_some_and(|(missed, rate)| missed < rate),
+            ),
+            (
+                "a load missed twice at the lower bound",
+                missed.zip(lower).is_some_and(|(missed, low)| missed <= low),
             ),
             ("the estimate is outside its interval", !is_ordered),
             (
@@ -663,13 +863,18 @@ mod tests {
             ),
             (
                 "a long trial failed below the lower bound",
-                lower.is_some_and(|low| proofs().filter(fails).any(|t| t.rate_per_s < low)),
+                lower.is_some_and(failed),
+            ),
+            (
+                "a proved rate is not the lower bound",
+                result.proved_per_s.is_some() && result.proved_per_s != low,
             ),
             (
                 "the lower bound is not proved",
                 has_interval
-                    && idle().any(|t| t.required_s.is_some())
-                    && result.proved_per_s.is_none(),
+                    && result.trials.iter().any(|trial| trial.required_s.is_some())
+                    && result.proved_per_s.is_none()
+                    && missed.is_none(),
             ),
         ]
         .into_iter()
@@ -677,21 +882,170 @@ mod tests {
         .collect()
     }
 
+    /// Returns a stored search with loads around its capacity.
+    fn stored_search() -> Record {
+        let mut found = None;
+        let pack = pack_path(&repository().unwrap(), "capacity");
+        let search = |name: &str, record| {
+            found = (name == "errors").then_some(record).or(found.take());
+            Ok(())
+        };
+        each_result(&pack, search).unwrap();
+        found.unwrap()
+    }
+
+    /// Returns the text of a result, with a run for each load after the search. The server's limit
+    /// is `bound` times the highest answered rate. Loads below the capacity do not reach the limit.
+    fn rendered(stored: &Record, result: &CapacityResult, bound: f64) -> String {
+        let answered_per_s = result.answered_per_s.unwrap_or(0.0);
+        let load = stored.runs.iter().find(|run| run.plan.is_open()).unwrap();
+        let run = |level: &CapacityLevel| {
+            let mut run = Run {
+                attempt: level.attempt,
+                throughput_per_s: Some(level.rate_per_s.min(answered_per_s)),
+                ..load.clone()
+            };
+            if let Model::Open { schedule, .. } = &mut run.plan.model
+                && let Schedule::Constant { rate, .. } = schedule
+            {
+                *rate = Rate::new(level.rate_per_s).unwrap();
+            }
+            let verdict = run.verdict.as_mut().unwrap();
+            if level.rate_per_s < 0.98 * answered_per_s {
+                verdict.cause = Cause::None;
+                verdict.summary = "the server's capacity was not reached".to_owned();
+                (verdict.limit_per_s, verdict.gain) = (None, None);
+            } else {
+                verdict.cause = Cause::WorkerPool;
+                verdict.summary = "all 8 threads are busy".to_owned();
+                verdict.limit_per_s = Some(bound * answered_per_s);
+                verdict.gain = Some(Gain {
+                    requests: 16,
+                    low_per_s: bound * answered_per_s,
+                    high_per_s: 2.0 * bound * answered_per_s,
+                    basis: "16 threads".to_owned(),
+                });
+            }
+            run
+        };
+        let record = Record {
+            runs: result.levels.iter().map(run).collect(),
+            capacity: Some(CapacityResult {
+                trial: load.trial.clone(),
+                process: load.process,
+                ..result.clone()
+            }),
+            ..stored.clone()
+        };
+        let style = Style {
+            color: false,
+            width: 250,
+        };
+        floodmark_report::terminal::result(&record, None, style).replace('\u{a0}', " ")
+    }
+
+    /// Returns the number that follows some words in a line, without its thousands separators.
+    fn number_after(line: &str, words: &str) -> Option<f64> {
+        let (_, text) = line.split_once(words)?;
+        let start = text.find(|c: char| c.is_ascii_digit())?;
+        let is_number = |c: &char| c.is_ascii_digit() || *c == '.' || *c == ',';
+        let number: String = text[start..].chars().take_while(is_number).collect();
+        number
+            .trim_end_matches(['.', ','])
+            .replace(',', "")
+            .parse()
+            .ok()
+    }
+
+    /// Maximum ratio of a rate to the printed rate. Rates are printed with three digits or more.
+    const ROUNDED: f64 = 1.005;
+
+    /// Returns the lines of a text that contradict the result.
+    fn contradictory_lines(text: &str, result: &CapacityResult) -> Vec<String> {
+        let rate = result.rate_per_s.unwrap_or(0.0);
+        let (low, high) = (result.low.unwrap_or(rate), result.high.unwrap_or(rate));
+        let reached = result.answered_per_s.unwrap_or(0.0).max(high);
+        let is_upper = result.bound == Some(CapacityBound::Upper);
+        let is_lower = result.bound == Some(CapacityBound::Lower);
+        let levels = || {
+            text.lines().filter_map(|line| {
+                // A load is named by its share of the capacity, such as `95 %`.
+                let share: f64 = line.split('%').next()?.trim().parse().ok()?;
+                Some((share, line))
+            })
+        };
+        let most_met = |near: f64| {
+            let near = idle(result).filter(|(_, rate)| (rate / near - 1.0).abs() < 0.05);
+            let judged = near.filter(|(outcome, _)| *outcome != TrialOutcome::Void);
+            let (met, missed): (Vec<_>, Vec<_>) =
+                judged.partition(|(outcome, _)| *outcome == TrialOutcome::Pass);
+            met.len() >= missed.len()
+        };
+        let wrong_level = levels().filter(|(share, line)| {
+            let has = |word| levels().any(|other| other.0 == *share && other.1.contains(word));
+            if line.contains("missed once") {
+                !has("met")
+            } else {
+                // A miss does not count if the repeated loads are void.
+                let counts = !is_upper && !has("void");
+                line.contains("missed") && *share < 100.0 && counts
+            }
+        });
+        let mut wrong: Vec<String> = wrong_level.map(|(_, line)| line.to_owned()).collect();
+        let is_wrong = |line: &&str| {
+            let fails = number_after(line, "fails first").and(number_after(line, " at "));
+            let within = number_after(line, " at ")
+                .filter(|_| line.contains("within the interval of the capacity"));
+            let by_chance = number_after(line, " at ")
+                .filter(|_| line.contains("most trials near this rate met"));
+            let limit = number_after(line, "upper bound with this limit");
+            let gain = number_after(line, "predicted without this limit");
+            let proved = number_after(line, "proves");
+            fails.is_some_and(|of| !is_upper && of <= rate / ROUNDED)
+                || within.is_some_and(|of| of < low / ROUNDED || of > high * ROUNDED)
+                || by_chance.is_some_and(|of| !most_met(of))
+                || limit.is_some_and(|of| of * ROUNDED < reached)
+                || gain.is_some_and(|of| of * ROUNDED < reached)
+                || proved.is_some_and(|of| of > low * ROUNDED)
+                || line.contains("capacity was not reached") && !is_lower
+        };
+        wrong.extend(text.lines().filter(is_wrong).map(str::to_owned));
+        wrong
+    }
+
     #[test]
     fn answers_are_possible_and_do_not_contradict_themselves() {
+        let stored = stored_search();
+        let (mut estimates, mut limits, mut voids, mut repeated) = (0, 0, 0, 0);
         for row in servers() {
+            let known = row.known();
             for seed in 0..3 {
-                let result = search(row.server, row.objective, seed);
+                let result = search((row.server, row.objective), row.host, seed);
                 let name = &row.name;
                 assert_eq!(
                     contradictions(&result),
                     [""; 0],
                     "{name}, seed {seed}: {result:#?}"
                 );
+                assert!(!known.is_exceeded(&result), "{name}, seed {seed}");
+                estimates += usize::from(result.bound.is_none() && result.rate_per_s.is_some());
+                let trials = result.trials.iter();
+                voids += trials.filter(|t| t.outcome == TrialOutcome::Void).count();
+                let levels = result.levels.iter();
+                repeated += levels.filter(|level| result.is_refuted(level)).count();
+                for bound in [0.97, 1.0, 1.05] {
+                    let text = rendered(&stored, &result, bound);
+                    limits += usize::from(text.contains("upper bound with this limit"));
+                    assert_eq!(
+                        contradictory_lines(&text, &result),
+                        [""; 0],
+                        "{name}, seed {seed}: {text}"
+                    );
+                }
             }
-            let score = row.score(3);
-            assert_eq!(score.impossible, 0, "{}", row.name);
         }
+        let counts = [estimates, limits, voids, repeated];
+        assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
     }
 
     #[test]

@@ -63,6 +63,18 @@ impl KnownCapacity {
         result.bound == Some(CapacityBound::Lower) && rate_per_s <= self.rising.high
     }
 
+    /// Returns whether the result states a rate that the capacity contradicts: an interval or a
+    /// bound that excludes it.
+    pub fn is_contradicted(&self, result: &CapacityResult) -> bool {
+        let rate_per_s = result.rate_per_s.unwrap_or(0.0);
+        match (result.low, result.high, result.bound) {
+            (Some(low), Some(high), _) => !self.rising.overlaps(low, high),
+            (_, _, Some(CapacityBound::Lower)) => rate_per_s > self.rising.high,
+            (_, _, Some(CapacityBound::Upper)) => rate_per_s < self.rising.low,
+            _ => false,
+        }
+    }
+
     /// Returns whether the result is above the highest rate that the server can sustain.
     pub fn is_exceeded(&self, result: &CapacityResult) -> bool {
         let rate_per_s = result.rate_per_s.unwrap_or(0.0);
@@ -85,6 +97,10 @@ pub struct LimitedScore {
     pub lower_only: usize,
     /// Searches that found only an upper bound.
     pub upper_only: usize,
+    /// Searches without a result.
+    pub unknown: usize,
+    /// Intervals and bounds that exclude the capacity.
+    pub wrong: usize,
     /// Results above the highest rate that the server can sustain.
     pub impossible: usize,
     /// Half-widths of the intervals, as shares of the estimates.
@@ -99,6 +115,8 @@ impl LimitedScore {
         self.right.add(known.agrees(result));
         self.lower_only += usize::from(known.is_below(result));
         self.upper_only += usize::from(result.bound == Some(CapacityBound::Upper));
+        self.unknown += usize::from(result.rate_per_s.is_none());
+        self.wrong += usize::from(known.is_contradicted(result));
         self.impossible += usize::from(known.is_exceeded(result));
         self.half_widths.extend(half_width(result));
         self.trials.push(result.trials.len() as f64);
@@ -193,6 +211,7 @@ mod tests {
             (score.lower_only, score.upper_only, score.impossible),
             (1, 1, 1)
         );
+        assert_eq!((score.wrong, score.unknown), (2, 0));
         assert_eq!(score.half_widths, [0.05]);
     }
 }
