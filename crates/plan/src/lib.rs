@@ -7,7 +7,7 @@
 //! Invariant: this crate starts no process and connects to no server.
 
 pub mod api_check;
-mod client_certificate;
+pub mod certificate;
 mod feed;
 pub mod grpc;
 mod host_addresses;

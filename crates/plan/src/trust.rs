@@ -10,7 +10,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::{Error as PemError, PemObject};
 
 use crate::spec::{Origin, PlanSpec};
-use crate::{client_certificate, input};
+use crate::{certificate, input};
 
 /// Returns the TLS settings for connections to `host`, and the certificates to trust and to send.
 /// `host` is `None` for plain HTTP.
@@ -45,7 +45,7 @@ pub(crate) fn plan(
         (false, Some(path)) => (Trust::File, read_pem(origin, path)?),
         (false, None) => (Trust::System, system_anchors(origin)?),
     };
-    let identity = client_certificate::read(origin, load.cert.as_deref(), load.key.as_deref())?;
+    let identity = certificate::client(origin, load.cert.as_deref(), load.key.as_deref())?;
     let plan = TlsPlan {
         server_name: load.sni.clone().unwrap_or(host),
         trust,
@@ -62,7 +62,7 @@ pub(crate) fn plan(
 /// Returns a warning if the client's certificate has expired or is not valid yet.
 pub(crate) fn warning(spec: &PlanSpec, credentials: &TlsCredentials) -> Option<String> {
     let cert = spec.load.cert.as_ref()?;
-    client_certificate::validity_warning(spec.origin, cert, credentials.identity.as_ref()?)
+    certificate::validity_warning(spec.origin, cert, credentials.identity.as_ref()?)
 }
 
 /// Returns the certificates of a recorded plan. The record does not contain them, so `cacert`,
@@ -78,7 +78,7 @@ pub fn credentials(
     key: Option<&Path>,
 ) -> Result<TlsCredentials, String> {
     let anchors = anchors(plan, cacert)?;
-    let identity = client_certificate::read(Origin::CommandLine, cert, key)?;
+    let identity = certificate::client(Origin::CommandLine, cert, key)?;
     let now = identity.as_ref().and_then(ClientIdentity::sha256);
     let file = cert.map_or_else(String::new, |path| format!(" {}", path.display()));
     match (&plan.client_certificate_sha256, now) {

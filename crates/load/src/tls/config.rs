@@ -51,10 +51,10 @@ pub enum TlsError {
     /// No authority is available to verify the server's certificate.
     #[error("no trusted certificate authority is available")]
     NoRoots,
-    /// The client certificate's private key is invalid or of an unsupported type.
+    /// The private key is invalid or of an unsupported type.
     #[error("unsupported private key")]
     PrivateKey,
-    /// The private key does not belong to the client certificate.
+    /// The private key does not belong to the certificate.
     #[error("the private key does not belong to the first certificate")]
     KeyMismatch,
     /// rustls reported an error.
@@ -92,7 +92,7 @@ impl Tls {
     /// the client certificate, or if no authority is available.
     pub fn new(plan: &TlsPlan, credentials: &TlsCredentials) -> Result<Self, TlsError> {
         let anchors = &credentials.anchors;
-        let identity = credentials.identity.as_ref().map(certified_key);
+        let identity = credentials.identity.as_ref().map(client_key);
         let identity = identity.transpose()?;
         let provider = Arc::new(ring::default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -152,33 +152,35 @@ pub(super) fn offers_http2(config: &ClientConfig) -> bool {
     config.alpn_protocols.iter().any(|name| name == HTTP_2)
 }
 
-/// Checks that the private key is supported and belongs to the client certificate.
+/// Loads a certificate, followed by those of its issuers, and its private key.
 ///
 /// # Errors
-/// Returns [`TlsError::PrivateKey`] or [`TlsError::KeyMismatch`].
-pub fn check_identity(identity: &ClientIdentity) -> Result<(), TlsError> {
-    certified_key(identity).map(drop)
-}
-
-/// Loads a client certificate and its private key.
-fn certified_key(identity: &ClientIdentity) -> Result<Arc<CertifiedKey>, TlsError> {
-    let der = PrivateKeyDer::try_from(identity.key.0.as_slice());
-    let key = der
-        .ok()
-        .and_then(|der| ring::sign::any_supported_type(&der).ok());
-    let key = key.ok_or(TlsError::PrivateKey)?;
+/// Returns [`TlsError::PrivateKey`] if the key is invalid or of an unsupported type, and
+/// [`TlsError::KeyMismatch`] if it does not belong to the first certificate.
+pub fn certified_key(
+    chain: Vec<CertificateDer<'static>>,
+    key: &PrivateKeyDer<'_>,
+) -> Result<CertifiedKey, TlsError> {
+    let key = ring::sign::any_supported_type(key).map_err(|_| TlsError::PrivateKey)?;
     // rustls cannot compare the key with an X.509 version 1 certificate. Any certificate contains
     // its public key in DER.
-    if let Some((public, certificate)) = key.public_key().zip(identity.chain.first()) {
+    if let Some((public, certificate)) = key.public_key().zip(chain.first()) {
         let public = public.as_ref();
-        let mut parts = certificate.0.windows(public.len());
+        let mut parts = certificate.windows(public.len());
         if !parts.any(|part| part == public) {
             return Err(TlsError::KeyMismatch);
         }
     }
+    Ok(CertifiedKey::new(chain, key))
+}
+
+/// Loads a client certificate and its private key.
+fn client_key(identity: &ClientIdentity) -> Result<Arc<CertifiedKey>, TlsError> {
+    let key = PrivateKeyDer::try_from(identity.key.0.as_slice());
+    let key = key.map_err(|_| TlsError::PrivateKey)?;
     let chain = identity.chain.iter();
     let chain = chain.map(|certificate| CertificateDer::from(certificate.0.clone()));
-    Ok(Arc::new(CertifiedKey::new(chain.collect(), key)))
+    certified_key(chain.collect(), &key).map(Arc::new)
 }
 
 /// Sends the client certificate, if any, to servers that request it, and counts these requests.

@@ -28,7 +28,7 @@ use crate::backend::{Completion, IoBackend, Route, SharedBytes, Slot};
 use crate::clock::{Clock, Ns, thread_cpu};
 use crate::coalescing::Batch;
 
-pub use self::config::{Tls, TlsError, check_identity};
+pub use self::config::{Tls, TlsError, certified_key};
 pub use crate::failure::TlsFailure;
 
 pub use self::negotiation::{SecureStream, Stream, chooses_http2, connect, secure, until};

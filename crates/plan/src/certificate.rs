@@ -1,8 +1,9 @@
-//! The client's certificate and private key (`--cert`, `--key`), from PEM files.
+//! The certificate and private key of a client or a server (`--cert`, `--key`), from PEM files.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use floodmark_load::tls::{TlsError, check_identity};
+use floodmark_load::tls::{TlsError, certified_key};
 use floodmark_record::tls::{ClientCertificate, ClientIdentity, PrivateKey};
 use floodmark_record::units::plural;
 use rustls::client::verify_server_cert_signed_by_trust_anchor;
@@ -10,6 +11,7 @@ use rustls::crypto::ring;
 use rustls::pki_types::pem::{Error as PemError, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::ParsedCertificate;
+use rustls::sign::CertifiedKey;
 use rustls::{CertificateError, Error, RootCertStore};
 
 use crate::input;
@@ -28,17 +30,46 @@ const INTEGER: u8 = 0x02;
 
 const SECONDS_PER_DAY: u64 = 86_400;
 
-/// Reads the client's certificate and its private key. Without `key`, the file `cert` contains
-/// both. Returns `None` without `cert`.
-///
-/// # Errors
-/// A file is unreadable or is not PEM, the certificate or the key is missing or unusable, the key is
-/// encrypted, or it does not belong to the certificate.
-pub(crate) fn read(
+/// Reads a client's certificate and its private key with [`read`].
+pub(crate) fn client(
     origin: Origin,
     cert: Option<&Path>,
     key: Option<&Path>,
 ) -> Result<Option<ClientIdentity>, String> {
+    let pair = read("client", origin, cert, key)?;
+    Ok(pair.map(|(certified, key)| {
+        let chain = certified.cert.iter();
+        ClientIdentity {
+            chain: chain.map(|der| ClientCertificate(der.to_vec())).collect(),
+            key: PrivateKey(key.secret_der().to_vec()),
+        }
+    }))
+}
+
+/// Reads a server's certificate and its private key. Returns `None` without `cert`.
+///
+/// # Errors
+/// A file or its content is unusable. The message names the flag, the file and the fix.
+pub fn server(
+    cert: Option<&Path>,
+    key: Option<&Path>,
+) -> Result<Option<Arc<CertifiedKey>>, String> {
+    let pair = read("server", Origin::CommandLine, cert, key)?;
+    Ok(pair.map(|(certified, _)| Arc::new(certified)))
+}
+
+/// Reads the certificate and the private key of a client or a server, which `owner` names. Without
+/// `key`, the file `cert` contains both. Returns `None` without `cert`.
+///
+/// # Errors
+/// A file is unreadable or is not PEM, the certificate or the key is missing or unusable, the key is
+/// encrypted, or it does not belong to the certificate.
+fn read(
+    owner: &str,
+    origin: Origin,
+    cert: Option<&Path>,
+    key: Option<&Path>,
+) -> Result<Option<(CertifiedKey, PrivateKeyDer<'static>)>, String> {
     let Some(cert) = cert else {
         return match key {
             None => Ok(None),
@@ -55,21 +86,19 @@ pub(crate) fn read(
     let key_file = key_file.transpose()?;
     let key_file = key_file.as_ref().unwrap_or(&cert);
     key_file.refuse_encrypted_key()?;
-    let identity = ClientIdentity {
-        chain: cert.certificates()?,
-        key: key_file.key()?,
-    };
-    check_identity(&identity).map_err(|error| {
+    let chain = cert.certificates(owner)?;
+    let key = key_file.key()?;
+    let certified = certified_key(chain, &key).map_err(|error| {
         let fix = match error {
             TlsError::KeyMismatch => format!(
-                "name the key of the client's certificate, and put this certificate first in the {} file",
+                "name the key of the {owner}'s certificate, and put this certificate first in the {} file",
                 origin.name("cert")
             ),
             _ => "use RSA with 2048 to 4096 bits, ECDSA with P-256 or P-384, or Ed25519".to_owned(),
         };
         key_file.fault(&format!("{error}; {fix}"))
     })?;
-    Ok(Some(identity))
+    Ok(Some((certified, key)))
 }
 
 /// Returns a warning if the client's certificate has expired or is not valid yet. The validity of
@@ -172,16 +201,17 @@ impl<'a> PemFile<'a> {
         )))
     }
 
-    fn certificates(&self) -> Result<Vec<ClientCertificate>, String> {
-        let fix = "name a PEM file with the client's certificate (-----BEGIN CERTIFICATE-----)";
+    fn certificates(&self, owner: &str) -> Result<Vec<CertificateDer<'static>>, String> {
+        let fix =
+            format!("name a PEM file with the {owner}'s certificate (-----BEGIN CERTIFICATE-----)");
         let mut chain = Vec::new();
         for (number, certificate) in (1..).zip(CertificateDer::pem_slice_iter(&self.text)) {
-            let certificate = certificate.map_err(|error| self.not_pem(&error, fix))?;
+            let certificate = certificate.map_err(|error| self.not_pem(&error, &fix))?;
             let parsed = ParsedCertificate::try_from(&certificate);
             if let Err(error @ Error::InvalidCertificate(CertificateError::BadEncoding)) = parsed {
                 return Err(self.fault(&format!("certificate {number}: {error}; {fix}")));
             }
-            chain.push(ClientCertificate(certificate.as_ref().to_vec()));
+            chain.push(certificate);
         }
         if chain.is_empty() {
             return Err(self.fault(&format!("it contains no certificate; {fix}")));
@@ -190,7 +220,7 @@ impl<'a> PemFile<'a> {
     }
 
     /// Returns the first private key.
-    fn key(&self) -> Result<PrivateKey, String> {
+    fn key(&self) -> Result<PrivateKeyDer<'static>, String> {
         let fix = match self.setting {
             "key" => {
                 "name a PEM file with the private key (-----BEGIN PRIVATE KEY-----)".to_owned()
@@ -200,13 +230,10 @@ impl<'a> PemFile<'a> {
                 self.origin.example("key", "FILE")
             ),
         };
-        match PrivateKeyDer::from_pem_slice(&self.text) {
-            Ok(key) => Ok(PrivateKey(key.secret_der().to_vec())),
-            Err(PemError::NoItemsFound) => {
-                Err(self.fault(&format!("it contains no private key; {fix}")))
-            }
-            Err(error) => Err(self.not_pem(&error, &fix)),
-        }
+        PrivateKeyDer::from_pem_slice(&self.text).map_err(|error| match error {
+            PemError::NoItemsFound => self.fault(&format!("it contains no private key; {fix}")),
+            error => self.not_pem(&error, &fix),
+        })
     }
 
     fn not_pem(&self, error: &PemError, fix: &str) -> String {
