@@ -8,8 +8,8 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args};
 use floodmark_host::open_files;
-use floodmark_plan::MAX_THREADS;
 use floodmark_plan::values::{count_from_one, count_within};
+use floodmark_plan::{MAX_THREADS, certificate};
 use floodmark_record::units::{parse_duration, show_count};
 use floodmark_serve::{
     JournalError, JournalSetting, Limits, NativeWorkload, ServeError, Settings, StateError,
@@ -25,10 +25,11 @@ const STOP_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Run a native server as an upper bound for comparison with other servers.
 ///
-/// Serves HTTP/1.1, and HTTP/2 without TLS to clients with prior knowledge.
+/// Serves HTTP/1.1, and HTTP/2 to clients with prior knowledge. With --cert, serves https, and ALPN
+/// selects HTTP/2 or HTTP/1.1.
 ///
-/// Prints `listening on http://ADDRESS` when ready. After Ctrl-C or SIGTERM, completes the requests
-/// in flight and exits.
+/// Prints `listening on http://ADDRESS` (or `https://`) when ready. After Ctrl-C or SIGTERM,
+/// completes the requests in flight and exits.
 #[derive(Debug, Args)]
 #[command(after_help = HELP, group(ArgGroup::new("queue").args(["journal", "store"]).multiple(true)))]
 pub struct ServeArgs {
@@ -49,6 +50,16 @@ pub struct ServeArgs {
     /// Number of server threads [default: half the CPUs, at least 1]
     #[arg(long, value_name = "N", value_parser = threads)]
     pub threads: Option<NonZeroUsize>,
+
+    /// PEM file of the server's certificate, followed by the certificates of its issuers; enables
+    /// https [default: http]
+    #[arg(long, value_name = "FILE")]
+    pub cert: Option<PathBuf>,
+
+    /// PEM file of the private key for --cert; must not be encrypted [default: the key in the
+    /// --cert file]
+    #[arg(long, value_name = "FILE")]
+    pub key: Option<PathBuf>,
 
     /// dispatcher: file that stores which numbers were handed out, so that no number is repeated
     /// after a crash [default: none; start at 1]
@@ -168,11 +179,15 @@ fn ending(error: ServeError) -> Ending {
 /// Runs the command.
 pub fn run(args: &ServeArgs) -> Result<(), Ending> {
     let stop = stop_on_signals()?;
+    let tls = certificate::server(args.cert.as_deref(), args.key.as_deref());
+    let tls = tls.map_err(Ending::usage)?;
+    let scheme = if tls.is_some() { "https" } else { "http" };
     let settings = Settings {
         workload: args.workload,
         listen: args.listen,
         share_port: args.share_port,
         threads: args.threads,
+        tls,
         state: args.state.clone(),
         journal: args.journal.clone(),
         store: args.store.as_deref().map(store).transpose()?,
@@ -195,7 +210,7 @@ pub fn run(args: &ServeArgs) -> Result<(), Ending> {
     let before = open_files();
     let mut printed = Ok(());
     let ready = |address| {
-        printed = out::print(&format!("listening on http://{address}\n"));
+        printed = out::print(&format!("listening on {scheme}://{address}\n"));
         if printed.is_err() {
             stop.set();
         }

@@ -2,19 +2,21 @@
 
 use std::future::poll_fn;
 use std::net::TcpStream as StdStream;
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
+use bytes::Bytes;
 use hyper::server::conn::http1;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, copy, sink};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy, sink};
 use tokio::time::timeout;
 
 use crate::http2;
+use crate::pace::Pace;
 use crate::service::service;
 use crate::settings::Limits;
-use crate::socket::ConnectionSocket;
+use crate::socket::{ConnectionSocket, Transport};
 use crate::worker::Worker;
 
 /// Maximum time to read and discard the rest of a request after an early response. An immediate
@@ -43,53 +45,62 @@ pub(crate) fn http(limits: &Limits) -> http1::Builder {
 
 /// Registers a connection, and returns the task that serves it until it ends.
 pub(crate) fn serve(worker: Rc<Worker>, stream: StdStream) -> impl Future<Output = ()> {
-    let (number, pace) = worker.register.add();
-    let registered = RegisteredConnection {
-        worker: Rc::clone(&worker),
-        number,
-    };
+    let connection = RegisteredConnection::new(worker);
     async move {
-        let _registered = registered;
-        let socket = ConnectionSocket::new(stream, Rc::clone(&pace), Rc::clone(&worker.register));
-        let service = service(Rc::clone(&worker), Rc::clone(&pace));
-        let mut connection = worker.http.serve_connection(socket, service);
-        let mut is_http2 = false;
-        let whole = poll_fn(|cx| {
-            pace.remember(cx.waker());
-            if pace.cut.get() {
-                return Poll::Ready(false);
-            }
-            match connection.poll_without_shutdown(cx) {
-                Poll::Ready(Ok(())) => Poll::Ready(!pace.linger.get()),
-                Poll::Ready(Err(error)) => {
-                    is_http2 = error.is_parse_version_h2();
-                    pace.linger.set(true);
-                    Poll::Ready(false)
-                }
-                Poll::Pending => Poll::Pending,
-            }
-        })
-        .await;
-        if whole && pace.is_last.get() {
-            connection.into_parts().io.finish();
-        } else if !whole && pace.linger.get() && !pace.cut.get() {
-            // Box these futures, so that they do not enlarge the future of every connection.
-            let http1::Parts { io, read_buf, .. } = connection.into_parts();
-            match io.into_registered() {
-                // hyper has read the preface of HTTP/2, and has not responded.
-                Ok(stream) if is_http2 => {
-                    Box::pin(http2::serve(worker, pace, read_buf, stream)).await;
-                }
-                Ok(stream) => Box::pin(linger(stream)).await,
-                Err(_) => {} // the event loop is out of memory
-            }
+        let RegisteredConnection { worker, pace, .. } = &connection;
+        let socket = ConnectionSocket::new(stream, Rc::clone(pace), Rc::clone(&worker.register));
+        if let Some((received, stream)) = serve_http1(&connection, socket).await {
+            let socket = http2::with_received(received, stream);
+            // Box the future, so that it does not enlarge the future of every connection.
+            Box::pin(http2::serve(&connection, socket)).await;
         }
     }
 }
 
+/// Serves a connection over HTTP/1.1 until it ends. If the client sends the connection preface of
+/// HTTP/2 instead of a request, returns the received bytes and the stream.
+pub(crate) async fn serve_http1<T: Transport>(
+    RegisteredConnection { worker, pace, .. }: &RegisteredConnection,
+    socket: T,
+) -> Option<(Bytes, T::Stream)> {
+    let service = service(Rc::clone(worker), Rc::clone(pace));
+    let mut connection = worker.http.serve_connection(socket, service);
+    let mut is_http2 = false;
+    let whole = poll_fn(|cx| {
+        pace.remember(cx.waker());
+        if pace.cut.get() {
+            return Poll::Ready(false);
+        }
+        match connection.poll_without_shutdown(cx) {
+            Poll::Ready(Ok(())) => Poll::Ready(!pace.linger.get()),
+            Poll::Ready(Err(error)) => {
+                is_http2 = error.is_parse_version_h2();
+                pace.linger.set(true);
+                Poll::Ready(false)
+            }
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await;
+    let lingers = !whole && pace.linger.get() && !pace.cut.get();
+    let http1::Parts { io, read_buf, .. } = connection.into_parts();
+    if lingers {
+        match io.into_stream() {
+            // hyper has read the preface of HTTP/2, and has not responded.
+            Ok(stream) if is_http2 => return Some((read_buf, stream)),
+            // Box the future, so that it does not enlarge the future of every connection.
+            Ok(stream) => Box::pin(linger(stream)).await,
+            Err(_) => {} // the event loop is out of memory
+        }
+    } else {
+        io.finish(whole).await;
+    }
+    None
+}
+
 /// Closes the sending direction and discards received bytes, so that the client can read the last
 /// response.
-async fn linger(mut stream: TcpStream) {
+pub(crate) async fn linger(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
     let drain = async {
         stream.shutdown().await?;
         copy(&mut stream.take(LINGER_BYTES), &mut sink()).await
@@ -99,9 +110,34 @@ async fn linger(mut stream: TcpStream) {
 }
 
 /// A registered connection of a worker. Dropping the value removes the connection.
-struct RegisteredConnection {
-    worker: Rc<Worker>,
+pub(crate) struct RegisteredConnection {
+    pub(crate) worker: Rc<Worker>,
+    pub(crate) pace: Rc<Pace>,
     number: usize,
+}
+
+impl RegisteredConnection {
+    pub(crate) fn new(worker: Rc<Worker>) -> Self {
+        let (number, pace) = worker.register.add();
+        RegisteredConnection {
+            worker,
+            pace,
+            number,
+        }
+    }
+
+    /// Waits for `step`. Returns `None` if the connection must end first.
+    pub(crate) async fn unless_cut<T>(&self, step: impl Future<Output = T>) -> Option<T> {
+        let mut step = pin!(step);
+        poll_fn(|cx| {
+            self.pace.remember(cx.waker());
+            if self.pace.cut.get() {
+                return Poll::Ready(None);
+            }
+            step.as_mut().poll(cx).map(Some)
+        })
+        .await
+    }
 }
 
 impl Drop for RegisteredConnection {

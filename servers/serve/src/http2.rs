@@ -1,5 +1,6 @@
-//! Serves a connection over HTTP/2. The client's first bytes are the connection preface instead of
-//! a request (prior knowledge, RFC 9113, sections 3.3 and 3.4).
+//! Serves a connection over HTTP/2, which ALPN has selected. Without TLS, the client's first bytes
+//! are the connection preface instead of a request (prior knowledge, RFC 9113, sections 3.3 and
+//! 3.4).
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -13,7 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::body::{Body, Incoming};
 use hyper::header::{CONTENT_LENGTH, HeaderValue};
-use hyper::rt::Executor;
+use hyper::rt::{Executor, Read, Write};
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper::{Method, Request};
@@ -23,6 +24,7 @@ use tokio::net::TcpStream;
 use tokio::task::spawn_local;
 use tokio::time::timeout;
 
+use crate::connection::RegisteredConnection;
 use crate::http::HttpResponse;
 use crate::pace::Pace;
 use crate::service::{count_response, respond};
@@ -33,22 +35,23 @@ use crate::worker::Worker;
 /// would reset the connection, and the client could lose the GOAWAY.
 const GOAWAY_TIME: Duration = Duration::from_secs(1);
 
-/// Serves a connection until it ends. `received` starts with the preface.
+/// Serves a connection until it ends.
 ///
 /// To end a connection, the server sends a GOAWAY and serves the open streams.
-pub(crate) async fn serve(worker: Rc<Worker>, pace: Rc<Pace>, received: Bytes, stream: TcpStream) {
+pub(crate) async fn serve(
+    RegisteredConnection { worker, pace, .. }: &RegisteredConnection,
+    socket: impl Read + Write + Unpin,
+) {
     let http = http(&worker.shared.limits);
     let streams = Rc::new(Streams {
-        worker,
-        pace,
+        worker: Rc::clone(worker),
+        pace: Rc::clone(pace),
         open: Cell::new(0),
     });
     let service = service_fn(|request| {
         let stream = OpenStream::new(&streams);
         async { Ok::<_, Infallible>(stream.respond(request).await) }
     });
-    let (reader, writer) = stream.into_split();
-    let socket = TokioIo::new(join(Cursor::new(received).chain(reader), writer));
     let mut connection = pin!(http.serve_connection(socket, service));
     let is_cut = poll_fn(|cx| {
         streams.progress();
@@ -66,6 +69,12 @@ pub(crate) async fn serve(worker: Rc<Worker>, pace: Rc<Pace>, received: Bytes, s
         // A client that does not respond to the GOAWAY gets a reset.
         let _ = timeout(GOAWAY_TIME, connection).await;
     }
+}
+
+/// Returns the socket of a connection whose first bytes have already been received.
+pub(crate) fn with_received(received: Bytes, stream: TcpStream) -> impl Read + Write + Unpin {
+    let (reader, writer) = stream.into_split();
+    TokioIo::new(join(Cursor::new(received).chain(reader), writer))
 }
 
 /// Returns hyper's configuration for these limits.

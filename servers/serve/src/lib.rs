@@ -2,10 +2,11 @@
 //! and tokio. Their throughput is a reference for other systems. [`serve`] runs one workload until
 //! shutdown and prints nothing.
 //!
-//! Start reading in `server.rs`, then read `worker.rs` (one thread), `connection.rs`
-//! (HTTP/1.1), `http2.rs` and `service.rs`. The dispatcher's numbers are in `numbers.rs`, and the state file is in
-//! `state_file.rs`. The scores and their journal are in `scoring.rs` and `commits.rs`. The bars are
-//! in `bars.rs`, `store_queue.rs`, `embedded_bars.rs` (a database file) and `postgresql/`.
+//! Start reading in `server.rs`, then read `worker.rs` (one thread), `connection.rs` (HTTP/1.1),
+//! `http2.rs`, `tls.rs` and `service.rs`. The dispatcher's numbers are in `numbers.rs`, and the
+//! state file is in `state_file.rs`. The scores and their journal are in `scoring.rs` and
+//! `commits.rs`. The bars are in `bars.rs`, `store_queue.rs`, `embedded_bars.rs` (a database file)
+//! and `postgresql/`.
 //!
 //! Invariants: the server does not use the load engine, and all queues and buffers are bounded,
 //! except the list of bars, which grows with the number of bars.
@@ -29,6 +30,7 @@ mod settings;
 mod socket;
 mod state_file;
 mod store_queue;
+mod tls;
 mod worker;
 mod workload;
 

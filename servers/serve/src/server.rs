@@ -17,6 +17,7 @@ use crate::error::ServeError;
 use crate::numbers::{Numbers, Reserver};
 use crate::scoring::SharedScores;
 use crate::settings::{JournalSetting, Settings};
+use crate::tls;
 use crate::worker::{ServeSummary, ServerState, Worker};
 use crate::workload::NativeWorkload;
 
@@ -42,6 +43,7 @@ pub fn serve(
         state,
         journal,
         store,
+        tls,
         limits,
         on_failure,
         ..
@@ -83,6 +85,7 @@ pub fn serve(
         limits,
         budget: ConnectionBudget::new(max_connections),
         handoffs,
+        tls: tls.map(tls::acceptor),
         numbers: Arc::clone(&numbers),
         scores,
         bars,

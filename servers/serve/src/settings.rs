@@ -4,7 +4,10 @@ use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
+
+use rustls::sign::CertifiedKey;
 
 use crate::error::ServeError;
 #[cfg(feature = "postgresql")]
@@ -25,6 +28,8 @@ pub struct Settings {
     /// Number of threads. Default: half the CPUs, at least 1
     /// (`docs/decisions/0002-native-servers.md`).
     pub threads: Option<NonZeroUsize>,
+    /// Certificate and private key (loaded by ring). `None`: no TLS.
+    pub tls: Option<Arc<CertifiedKey>>,
     /// State file of the dispatcher. Without one, numbers start at 1.
     pub state: Option<PathBuf>,
     /// Journal of `scoring`.

@@ -3,19 +3,35 @@
 //! When a fresh connection is accepted, its request has usually arrived already. The server then
 //! reads the request, responds and closes without registering the socket with epoll.
 
+use std::future::ready;
 use std::io::{self, ErrorKind};
 use std::net::{Shutdown, TcpStream as StdStream};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::task::{self, Context, Poll};
 
 use hyper::rt::ReadBufCursor;
 use rustix::net::{SendFlags, send};
 use socket2::SockRef;
-use tokio::io::{AsyncRead, Interest, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::pace::{Pace, Register};
+
+/// The byte stream of a connection, which records the connection's progress.
+pub(crate) trait Transport: hyper::rt::Read + hyper::rt::Write + Unpin {
+    /// The stream without the record of the progress.
+    type Stream: AsyncRead + AsyncWrite + Unpin;
+
+    /// Ends the connection. `is_complete` is whether hyper has passed on all responses.
+    fn finish(self, is_complete: bool) -> impl Future<Output = ()>;
+
+    /// Returns the stream, registered with the event loop.
+    ///
+    /// # Errors
+    /// The event loop is out of memory.
+    fn into_stream(self) -> io::Result<Self::Stream>;
+}
 
 /// A non-blocking socket that records the progress of its connection.
 pub(crate) struct ConnectionSocket {
@@ -38,28 +54,6 @@ impl ConnectionSocket {
             state: SocketState::New(Some(stream)),
             pace,
             register,
-        }
-    }
-
-    /// Sends the rest of the last response, with the FIN in the same packet if possible.
-    ///
-    /// Closing the socket also sends the FIN. But if unread bytes from the client are left, closing
-    /// sends an RST instead, and discards the rest of the response.
-    pub(crate) fn finish(self) {
-        // Shutting down fails only if the connection has already ended.
-        let _ = match &self.state {
-            SocketState::New(Some(stream)) => stream.shutdown(Shutdown::Write),
-            SocketState::New(None) => Ok(()),
-            SocketState::Registered(stream) => SockRef::from(stream).shutdown(Shutdown::Write),
-        };
-    }
-
-    /// Returns the stream, registered with the event loop.
-    pub(crate) fn into_registered(self) -> io::Result<TcpStream> {
-        match self.state {
-            SocketState::New(Some(stream)) => TcpStream::from_std(stream),
-            SocketState::New(None) => Err(ErrorKind::NotConnected.into()),
-            SocketState::Registered(stream) => Ok(stream),
         }
     }
 
@@ -98,10 +92,38 @@ fn poll_send(
     flags: SendFlags,
 ) -> Poll<io::Result<usize>> {
     loop {
-        ready!(stream.poll_write_ready(cx))?;
+        task::ready!(stream.poll_write_ready(cx))?;
         match stream.try_io(Interest::WRITABLE, || Ok(send(stream, bytes, flags)?)) {
             Err(e) if e.kind() == ErrorKind::WouldBlock => {}
             result => return Poll::Ready(result),
+        }
+    }
+}
+
+impl Transport for ConnectionSocket {
+    type Stream = TcpStream;
+
+    /// Sends the rest of the last response, with the FIN in the same packet if possible.
+    ///
+    /// Closing the socket also sends the FIN. But if unread bytes from the client are left, closing
+    /// sends an RST instead, and discards the rest of the response.
+    fn finish(self, is_complete: bool) -> impl Future<Output = ()> {
+        if is_complete && self.pace.is_last.get() {
+            // Shutting down fails only if the connection has already ended.
+            let _ = match &self.state {
+                SocketState::New(Some(stream)) => stream.shutdown(Shutdown::Write),
+                SocketState::New(None) => Ok(()),
+                SocketState::Registered(stream) => SockRef::from(stream).shutdown(Shutdown::Write),
+            };
+        }
+        ready(())
+    }
+
+    fn into_stream(self) -> io::Result<TcpStream> {
+        match self.state {
+            SocketState::New(Some(stream)) => TcpStream::from_std(stream),
+            SocketState::New(None) => Err(ErrorKind::NotConnected.into()),
+            SocketState::Registered(stream) => Ok(stream),
         }
     }
 }
@@ -119,7 +141,7 @@ impl hyper::rt::Read for ConnectionSocket {
             Some(received) => received?,
             None => {
                 let mut buffer = ReadBuf::uninit(free);
-                ready!(this.registered()?.poll_read(cx, &mut buffer))?;
+                task::ready!(this.registered()?.poll_read(cx, &mut buffer))?;
                 buffer.filled().len()
             }
         };

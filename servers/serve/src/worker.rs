@@ -16,6 +16,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_local, yield_now};
 use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio_rustls::TlsAcceptor;
 
 use crate::accepting::{self, ConnectionBudget, Handoff};
 use crate::bars::BarStore;
@@ -26,6 +27,7 @@ use crate::numbers::Numbers;
 use crate::pace::{ClockSteps, Register, STEP};
 use crate::scoring::SharedScores;
 use crate::settings::Limits;
+use crate::tls;
 use crate::workload::NativeWorkload;
 
 /// Totals of a server from start to shutdown.
@@ -58,6 +60,8 @@ pub(crate) struct ServerState {
     pub(crate) budget: ConnectionBudget,
     /// Handoffs, one per worker.
     pub(crate) handoffs: Vec<Handoff>,
+    /// Accepts connections with TLS; `None` if the server does not use TLS.
+    pub(crate) tls: Option<TlsAcceptor>,
     pub(crate) numbers: Arc<Numbers>,
     /// Scores; only for `scoring`.
     pub(crate) scores: Option<SharedScores>,
@@ -143,7 +147,10 @@ impl Worker {
 
     /// Starts to serve a connection that has already been counted.
     fn serve(self: &Rc<Self>, stream: TcpStream) {
-        spawn_local(connection::serve(Rc::clone(self), stream));
+        match &self.shared.tls {
+            None => spawn_local(connection::serve(Rc::clone(self), stream)),
+            Some(acceptor) => spawn_local(tls::serve(Rc::clone(self), acceptor.clone(), stream)),
+        };
     }
 
     /// Serves connections that other workers hand over.

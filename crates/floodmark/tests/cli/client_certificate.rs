@@ -307,11 +307,16 @@ fn names_invalid_files() {
     ];
     for (cert, key, words) in cases {
         // No server listens on this port.
-        let (code, printed) = outcome("https://127.0.0.1:1/", cert, key);
-        assert_eq!(code, 2, "{printed}");
-        assert_eq!(printed.lines().count(), 1, "{printed}");
-        for words in words {
-            assert!(printed.contains(words), "{words}: {printed}");
+        let load = outcome("https://127.0.0.1:1/", cert, key);
+        let key = key.map_or(vec![], |key| vec!["--key", key]);
+        let serve = ["serve", "hello", "--listen", "127.0.0.1:0", "--cert", cert];
+        let serve = run(&[&serve, &key[..]].concat());
+        for (code, printed) in [load, (code(&serve), text(&serve.stderr))] {
+            assert_eq!(code, 2, "{printed}");
+            assert_eq!(printed.lines().count(), 1, "{printed}");
+            for words in words {
+                assert!(printed.contains(words), "{words}: {printed}");
+            }
         }
     }
     for (url, flags, words) in [

@@ -1,10 +1,14 @@
 //! Tests of `floodmark serve`.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 
+use floodmark_record::plan::Http;
+
+use crate::support::tls::{Authority, Valid};
 use crate::support::{Serve, code, load, run, signal, text};
 
 fn dispatcher(state: &Path) -> Serve {
@@ -61,6 +65,52 @@ fn repeats_no_number_after_a_kill() {
         }
         server.kill();
     }
+}
+
+#[test]
+fn serves_https_over_the_version_that_alpn_selects() {
+    let authority = Authority::new();
+    let identity = authority.issue(&["127.0.0.1"], Valid::Now);
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.into_os_string().into_string().unwrap()
+    };
+    let cacert = write("ca.pem", &authority.pem());
+    let (cert, key) = (
+        write("cert.pem", &identity.pem),
+        write("key.pem", &identity.key_pem),
+    );
+    let bundle = write("bundle.pem", &(identity.key_pem + &identity.pem));
+    for files in [&["--cert", &cert, "--key", &key][..], &["--cert", &bundle]] {
+        let mut server = Serve::start(&[&["hello"], files].concat());
+        assert!(
+            server.url.starts_with("https://127.0.0.1:"),
+            "{}",
+            server.url
+        );
+        for (http, is_http2) in [("1.1", false), ("2", true), ("auto", true)] {
+            for backend in ["auto", "epoll"] {
+                let flags = ["-n", "200", "-c", "2", "--http", http, "--backend", backend];
+                let load = load(&server.url, &[&flags[..], &["--cacert", &cacert]].concat());
+                load.ends_with(0);
+                assert_eq!(load.counts().ok, 200);
+                assert_eq!(load.run().plan.http != Http::V1, is_http2, "{http}");
+            }
+        }
+        signal(server.pid(), libc::SIGTERM);
+        assert_eq!(server.wait().code(), Some(0));
+    }
+    // The port answers plain HTTP with an error that names the fix.
+    let server = Serve::start(&["hello", "--cert", &bundle]);
+    let plain = load(&server.url.replace("https", "http"), &["-n", "10"]);
+    assert_eq!(plain.counts().ok, 0);
+    assert!(
+        plain.stderr().contains("use an https URL"),
+        "{}",
+        plain.stderr()
+    );
 }
 
 #[test]
@@ -147,6 +197,10 @@ fn refuses_invalid_usage() {
                 "embedded:/dev/null",
             ],
             &["/dev/null: a device, not a regular file"],
+        ),
+        (
+            &["serve", "hello", "--key", "key.pem"],
+            &["--key needs --cert; add --cert FILE"],
         ),
         (&["serve"], &["WORKLOAD"]),
     ] {

@@ -29,6 +29,7 @@ pub fn settings(workload: NativeWorkload) -> Settings {
         workload,
         listen: "127.0.0.1:0".parse().unwrap(),
         threads: NonZeroUsize::new(1),
+        tls: None,
         state: None,
         journal: JournalSetting::None,
         store: None,
@@ -84,8 +85,8 @@ impl TestServer {
 }
 
 /// A connection with timeouts.
-pub struct TestClient {
-    pub stream: TcpStream,
+pub struct TestClient<S = TcpStream> {
+    pub stream: S,
     left: Vec<u8>,
 }
 
@@ -121,14 +122,7 @@ impl TestClient {
         stream
             .set_write_timeout(Some(Duration::from_secs(30)))
             .unwrap();
-        TestClient {
-            stream,
-            left: Vec::new(),
-        }
-    }
-
-    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        self.stream.write_all(bytes.as_ref()).unwrap();
+        TestClient::over(stream)
     }
 
     /// Waits until the server has read everything that was sent. The receive queue of the server's
@@ -164,6 +158,19 @@ impl TestClient {
             unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, option, value, &raw mut length) };
         assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
         info.tcpi_segs_in
+    }
+}
+
+impl<S: Read + Write> TestClient<S> {
+    pub fn over(stream: S) -> Self {
+        TestClient {
+            stream,
+            left: Vec::new(),
+        }
+    }
+
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).unwrap();
     }
 
     pub fn get(&mut self, path: &str) -> TestResponse {
