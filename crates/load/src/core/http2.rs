@@ -130,6 +130,14 @@ impl Core {
         self.http2.is_some()
     }
 
+    /// Sets the identifier of the first stream of each later connection.
+    #[cfg(test)]
+    pub(super) fn set_first_stream(&mut self, first: u32) {
+        if let Some(http2) = &mut self.http2 {
+            http2.config.first_stream = first;
+        }
+    }
+
     /// Returns the number of requests that are waiting to be sent again.
     pub(super) fn returned(&self) -> u64 {
         let http2 = self.http2.as_ref();

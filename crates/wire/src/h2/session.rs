@@ -53,11 +53,15 @@ pub struct Config {
     ///
     /// A server may send a PING for each DATA frame, as grpc-go does to measure the round-trip time.
     pub idle_frames: u32,
+    /// Identifier of the first stream, which only tests change, to reach the last identifier. An
+    /// odd number up to 2^31 - 1. Lower identifiers are skipped (RFC 9113 section 5.1.1).
+    pub first_stream: u32,
 }
 
 impl Default for Config {
-    /// One stream, a window of 1 MiB for the stream and 16 MiB for the connection, the RFC's table
-    /// size of 4,096 bytes, 1,000 idle frames, and 100 streams until the server's SETTINGS arrive.
+    /// One stream with the identifier 1, a window of 1 MiB for the stream and 16 MiB for the
+    /// connection, the RFC's table size of 4,096 bytes, 1,000 idle frames, and 100 streams until
+    /// the server's SETTINGS arrive.
     fn default() -> Self {
         Config {
             max_streams: 1,
@@ -66,6 +70,7 @@ impl Default for Config {
             connection_window: 16 << 20,
             header_table: DEFAULT_TABLE_BYTES,
             idle_frames: 1000,
+            first_stream: 1,
         }
     }
 }
@@ -302,6 +307,7 @@ impl Session {
                 .clamp(DEFAULT_WINDOW_BYTES, MAX_31_BITS),
             header_table: config.header_table.min(1 << 16),
             idle_frames: config.idle_frames,
+            first_stream: config.first_stream.min(MAX_31_BITS) | 1,
         };
         let mut out = Vec::with_capacity(1024);
         out.extend_from_slice(PREFACE);
@@ -332,7 +338,7 @@ impl Session {
                 status: 0,
                 content_length: None,
             },
-            streams: Streams::new(config.max_streams),
+            streams: Streams::new(config.max_streams, config.first_stream),
             out,
             reading: Reading::Header,
             partial: Vec::with_capacity(MIN_MAX_FRAME_BYTES as usize),

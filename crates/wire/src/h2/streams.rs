@@ -59,13 +59,13 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    /// Creates slots for at least twice `max_open` streams.
-    pub fn new(max_open: u32) -> Self {
+    /// Creates slots for at least twice `max_open` streams. `first` is the first identifier.
+    pub fn new(max_open: u32, first: u32) -> Self {
         let slots = (2 * max_open as usize).next_power_of_two();
         Streams {
             slots: vec![Stream::default(); slots].into(),
             open: 0,
-            next: 1,
+            next: first,
         }
     }
 
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn skips_identifiers_of_slots_in_use() {
-        let mut streams = Streams::new(2);
+        let mut streams = Streams::new(2, 1);
         assert_eq!(streams.slots.len(), 4);
         let first = streams.start(OPEN).unwrap();
         assert_eq!(first, 1);
@@ -207,8 +207,7 @@ mod tests {
 
     #[test]
     fn identifiers_end_at_31_bits() {
-        let mut streams = Streams::new(1);
-        streams.next = MAX_31_BITS;
+        let mut streams = Streams::new(1, MAX_31_BITS);
         assert_eq!(streams.start(OPEN), Some(MAX_31_BITS));
         streams.close(MAX_31_BITS, StreamState::Ended);
         assert_eq!(streams.start(OPEN), None);
@@ -217,7 +216,7 @@ mod tests {
 
     #[test]
     fn closing_twice_has_no_effect() {
-        let mut streams = Streams::new(4);
+        let mut streams = Streams::new(4, 1);
         for _ in 0..3 {
             streams.start(OPEN).unwrap();
         }
@@ -231,7 +230,7 @@ mod tests {
 
     #[test]
     fn windows_of_open_streams_change_together() {
-        let mut streams = Streams::new(2);
+        let mut streams = Streams::new(2, 1);
         streams.start(OPEN).unwrap();
         streams.add_send_window(-150).unwrap();
         assert_eq!(streams.get_open(1).unwrap().send_window, -50);

@@ -1,10 +1,12 @@
 //! A simulated worker for the tests: a core, its gatherer and a [`World`].
 
-use std::sync::mpsc::{Receiver, channel, sync_channel};
+use std::sync::mpsc::{Receiver, TryRecvError, channel, sync_channel};
+use std::thread;
+use std::time::Duration;
 
 use floodmark_record::events::{EndReason, GroupRow, Phase};
 use floodmark_record::plan::Plan;
-use floodmark_record::{Event, SecondRow, TimeKind};
+use floodmark_record::{Event, SecondRow, TimeKind, WorkerEnd};
 use floodmark_stats::Histogram;
 
 use super::world::World;
@@ -21,6 +23,9 @@ use crate::rows::Rows;
 use crate::schedule::{ArrivalSchedule, alone};
 use crate::slice::{Message, SLICES, Slice};
 use crate::thread::plan_of_phase;
+
+/// Maximum time between a message and its processing while a load thread runs.
+const POLL: Duration = Duration::from_millis(1);
 
 /// Returns the rows among a gatherer's events.
 fn rows(events: Vec<Event>) -> impl Iterator<Item = SecondRow> {
@@ -57,6 +62,41 @@ impl Lab {
             messages,
             rows,
         }
+    }
+
+    /// Runs the measurement with a load thread. Returns the thread's core and end, and the totals.
+    pub(super) fn measure(
+        self,
+        run: impl FnOnce(Core) -> (Core, Box<WorkerEnd>),
+    ) -> (Core, Box<WorkerEnd>, GroupRow) {
+        let Lab {
+            core,
+            mut gatherer,
+            messages,
+            ..
+        } = self;
+        gatherer.begin(Phase::Measure, (0.0, 0.0));
+        let gatherer_of_run = &mut gatherer;
+        let (core, end) = thread::scope(|scope| {
+            let (running, ended) = channel::<()>();
+            scope.spawn(move || {
+                let is_running = || ended.try_recv() != Err(TryRecvError::Disconnected);
+                let mut is_last = false;
+                while !is_last {
+                    // Read the last messages after the end.
+                    is_last = !is_running();
+                    while let Ok(message) = messages.recv_timeout(POLL) {
+                        if let Message::Slice(slice) = message {
+                            gatherer_of_run.take(slice);
+                        }
+                    }
+                }
+            });
+            let _running = running;
+            run(core)
+        });
+        let (_, totals) = gatherer.end(end.window_ns);
+        (core, end, totals)
     }
 
     pub(super) fn gather(&mut self) {

@@ -6,6 +6,7 @@ mod checked;
 mod holding;
 mod http2;
 mod lab;
+mod stream_ids;
 mod streams;
 mod world;
 
@@ -17,6 +18,7 @@ use floodmark_record::plan::{
     Target,
 };
 use floodmark_record::{Counts, SecondRow, TimeKind};
+use floodmark_wire::h2::frame::MAX_31_BITS;
 use proptest::prelude::*;
 
 use self::lab::Lab;
@@ -116,12 +118,16 @@ proptest! {
         interrupt in prop::option::of(0u64..500_000_000),
         absent in 0u32..8,
         holds_back in any::<bool>(),
+        identifiers in prop::option::of(1u32..20),
     ) {
         let mut world = World::new(seed, hostile);
         world.absent = absent;
         world.holds_back = holds_back;
         world.dead_from = dies_after.map_or(Ns::MAX, |after| world.now + after);
         let mut lab = Lab::new(&plan);
+        if let Some(identifiers) = identifiers {
+            lab.core.set_first_stream(MAX_31_BITS - 2 * (identifiers - 1));
+        }
         lab.prepare(&mut world);
         let mut interrupted = false;
         if !plan.warmup.is_zero() {
