@@ -552,6 +552,7 @@ impl Core {
             self.stream_limit()
         };
         let mut responses = Responses {
+            last_stream: http2.session.last_stream(),
             reads_fields,
             grpc_message,
             core: self,
@@ -560,7 +561,6 @@ impl Core {
             now,
             body_bytes: 0,
             has_settings: false,
-            is_draining: false,
             has_response: false,
             pong: None,
             guesses_streams: false,
@@ -570,7 +570,7 @@ impl Core {
             fed = fed.and(Err(ConnectionError::IdleStream));
         }
         let (body_bytes, pong) = (responses.body_bytes, responses.pong);
-        http2.is_draining |= responses.is_draining;
+        http2.is_draining |= responses.last_stream.is_some();
         http2.ping.has_response |= responses.has_response;
         let (has_settings, grpc_message) = (responses.has_settings, responses.grpc_message);
         if let Some(all) = &mut self.http2 {
@@ -804,7 +804,8 @@ struct Responses<'a> {
     /// Number of body bytes so far.
     body_bytes: usize,
     has_settings: bool,
-    is_draining: bool,
+    /// Highest stream that the server may process, after GOAWAY.
+    last_stream: Option<u32>,
     /// Whether a part of a response arrived.
     has_response: bool,
     /// Payload of the latest answer to a PING.
@@ -963,8 +964,10 @@ impl EventSink for Responses<'_> {
                 return;
             }
             Event::GoAway { last, code } => {
-                self.is_draining = true;
                 self.count_go_away(code);
+                if self.last_stream.replace(last) == Some(last) {
+                    return;
+                }
                 // Count a GOAWAY before the first request as a refusal, so that retries end.
                 let refusals = u8::from(last == 0);
                 for index in self.core.exchanges_of(self.slot) {

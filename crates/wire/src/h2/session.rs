@@ -521,6 +521,12 @@ impl Session {
         }
     }
 
+    /// Returns the highest stream that the server may process, or `None` before a GOAWAY.
+    #[must_use]
+    pub fn last_stream(&self) -> Option<u32> {
+        self.last_stream
+    }
+
     /// Appends a GOAWAY to the output, before the client closes the connection.
     pub fn go_away(&mut self) {
         if self.failed.is_none() {

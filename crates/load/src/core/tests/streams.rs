@@ -168,6 +168,29 @@ fn returned_requests_use_a_connection_with_room() {
     assert_eq!(act(core, at), sent(&[(1, 5), (1, 7)]));
 }
 
+#[test]
+fn a_goaway_returns_only_requests_above_a_lower_last_stream() {
+    let (mut lab, start) = closed(&with_streams(4, 2, closed_plan(2, 8)));
+    let core = &mut lab.core;
+    let requests = |slot| [1, 3, 5, 7].map(|stream| (slot, stream));
+    assert_eq!(act(core, start), opened(&[0, 1]));
+    assert_eq!(connect(core, 0, start), sent(&requests(0)));
+    assert_eq!(connect(core, 1, start), sent(&requests(1)));
+    let at = start + MS;
+    let responses = requests(1).map(|(_, stream)| response(stream)).concat();
+    receive(core, 1, &[settings(100), responses].concat(), at, at);
+    assert_eq!(act(core, at), Done::default());
+    let data = [settings(100), go_away(3), go_away(3)].concat();
+    receive(core, 0, &data, at, at);
+    assert_eq!(turn(core, at), sent(&[(1, 9), (1, 11)]));
+    receive(core, 0, &go_away(3), at, at);
+    assert_eq!(turn(core, at), Done::default());
+    receive(core, 0, &go_away(1), at, at);
+    assert_eq!(turn(core, at), sent(&[(1, 13)]));
+    let used = &core.http2.as_ref().unwrap().used;
+    assert_eq!((used.go_aways, used.unprocessed), (4, 3));
+}
+
 /// A TLS record may contain many responses. The time at which the core handles them has no effect.
 #[test]
 fn responses_that_arrive_together_have_the_same_time() {
