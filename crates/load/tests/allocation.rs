@@ -20,7 +20,7 @@ use common::http2::{http2, respond_on_all_streams, respond_to_calls};
 use common::plans::{checked, closed_plan, feed, with_mix};
 use common::server::{fast, respond_to_all, serve_on};
 use common::tls::{Authority, SUITES, server};
-use common::{input, raise_open_files, run};
+use common::{input, pass_alone, raise_open_files, run};
 use floodmark_load::judge::Judge;
 use floodmark_load::worker::{self, RateControl, StopFlag};
 use floodmark_record::feed::RowChoice;
@@ -211,22 +211,7 @@ fn alone(name: &str, backend: Backend) -> bool {
     if std::env::var_os("FLOODMARK_TEST_ALONE").is_some() {
         return true;
     }
-    let test = match backend {
-        Backend::Epoll => format!("epoll::{name}"),
-        Backend::Uring => format!("uring::{name}"),
-    };
-    let output = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", &test, "--nocapture"])
-        .env("FLOODMARK_TEST_ALONE", "1")
-        .stderr(Stdio::inherit())
-        .output()
-        .unwrap();
-    let printed = String::from_utf8_lossy(&output.stdout);
-    // The process would also succeed if no test had this name.
-    assert!(
-        output.status.success() && printed.contains(" 1 passed;"),
-        "{test}: {printed}"
-    );
+    pass_alone(name, backend, &[("FLOODMARK_TEST_ALONE", "1")]);
     false
 }
 

@@ -8,7 +8,6 @@ mod common;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener};
-use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -16,7 +15,7 @@ use std::time::Duration;
 use common::driver::{Driver, LONG, Seen, arrives_whole, bytes, connected, ended};
 use common::plans::{closed_plan, held_plan as held, open_plan};
 use common::server::{RESPONSE, large, read_request, read_slowly, respond_to_all, serve, serve_on};
-use common::{run, try_run};
+use common::{pass_alone, run, try_run};
 use floodmark_load::backend::uring::Uring;
 use floodmark_load::worker::StopFlag;
 use floodmark_record::events::EndReason;
@@ -480,15 +479,9 @@ fn reports_exhausted_file_descriptors(backend: Backend) {
     let address = serve(|mut stream, _| {
         respond_to_all(&mut stream, &std::sync::atomic::AtomicU64::new(0));
     });
-    let child = match backend {
-        Backend::Epoll => "epoll::child_out_of_files",
-        Backend::Uring => "uring::child_out_of_files",
-    };
-    let status = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", child, "--nocapture"])
-        .env("FLOODMARK_TEST_TARGET", address.to_string())
-        .env("RUST_BACKTRACE", "0")
-        .status()
-        .unwrap();
-    assert!(status.success());
+    let variables = [
+        ("FLOODMARK_TEST_TARGET", &*address.to_string()),
+        ("RUST_BACKTRACE", "0"),
+    ];
+    pass_alone("child_out_of_files", backend, &variables);
 }

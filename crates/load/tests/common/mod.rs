@@ -11,12 +11,13 @@ pub mod server;
 pub mod tls;
 
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use floodmark_load::backend::uring::{Uring, unavailable};
 use floodmark_load::budget::FileLimit;
 use floodmark_load::worker::{self, RateControl, StopFlag, WorkerError};
-use floodmark_record::plan::Plan;
+use floodmark_record::plan::{Backend, Plan};
 use floodmark_record::tls::TlsCredentials;
 use floodmark_record::worker_input::WorkerInput;
 use floodmark_record::{Counts, Event, SecondRow, WorkerEnd};
@@ -47,6 +48,27 @@ pub fn uring_works() -> bool {
     assert!(refused.contains(&error.raw_os_error()), "{error}");
     eprintln!("skipped: {}", unavailable(&error));
     false
+}
+
+/// Runs a test of this binary in a separate process with these environment variables, and checks
+/// that it passes.
+pub fn pass_alone(test: &str, backend: Backend, variables: &[(&str, &str)]) {
+    let module = match backend {
+        Backend::Epoll => "epoll",
+        Backend::Uring => "uring",
+    };
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", &format!("{module}::{test}"), "--nocapture"])
+        .envs(variables.iter().copied())
+        .stderr(Stdio::inherit())
+        .output()
+        .unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    // The process would also succeed if no test had this name.
+    assert!(
+        output.status.success() && printed.contains(" 1 passed;"),
+        "{test}: {printed}"
+    );
 }
 
 /// Raises the soft limit on open files to the hard limit. Returns the new limit.
