@@ -289,11 +289,7 @@ fn handshakes_have_a_time_limit() {
     assert!(matches!(ended, Ok(0)) || ended.unwrap_err().kind() == ErrorKind::ConnectionReset);
     assert!(slow[1].is_closed());
     assert!(began.elapsed() > limit, "{:?}", began.elapsed());
-    assert!(
-        began.elapsed() < limit + Duration::from_secs(3),
-        "{:?}",
-        began.elapsed()
-    );
+    assert!(began.elapsed() < idle, "{:?}", began.elapsed());
     assert!(silent.is_closed());
     assert!(began.elapsed() > idle, "{:?}", began.elapsed());
 }
@@ -301,18 +297,18 @@ fn handshakes_have_a_time_limit() {
 #[test]
 fn the_idle_time_begins_after_the_handshake() {
     let server = with_limits(Limits {
-        idle: Duration::from_secs(3),
+        idle: Duration::from_secs(6),
         ..Limits::default()
     });
     let (mut session, hello) = hello();
     let mut stream = server.connect().stream;
     stream.write_all(&hello[..PART]).unwrap();
-    thread::sleep(Duration::from_secs(2));
+    thread::sleep(Duration::from_secs(4));
     stream.write_all(&hello[PART..]).unwrap();
     session.complete_io(&mut stream).unwrap();
     assert!(!session.is_handshaking());
     // The server closes an idle connection at most 1.1 s after the limit.
-    thread::sleep(Duration::from_millis(2200));
+    thread::sleep(Duration::from_secs(4));
     let mut client = TestClient::over(StreamOwned::new(session, stream));
     assert_eq!(client.get("/").status, 200);
 }
