@@ -221,7 +221,7 @@ impl RunningExperiment<'_> {
         if end.reason != EndReason::Completed {
             let [first, second] = trials.map(|trial| trial.name.as_str());
             let what = format!(
-                "{first} or {second}: the server was unreachable or did not speak HTTP/1.1 during the alternating load; check the servers' logs"
+                "{first} or {second}: the server was unreachable or did not respond during the alternating load; check the servers' logs"
             );
             self.fail_trial(trials[0], what);
             return Ok(None);
