@@ -237,8 +237,8 @@ fn fix_call(error: GrpcFault) -> &'static str {
     }
 }
 
-/// Names the statuses with which the server rejected requests. Without such a status, names those
-/// with which a server can reject requests.
+/// Names the statuses of the requests that the server rejected. If there are none, names the
+/// statuses that a server can use to reject them.
 pub(crate) fn rejection_statuses(run: &Run) -> String {
     let statuses = run.requests.by_status().map(|(status, _)| status);
     let rejections = statuses.filter(|status| status.is_rejection());

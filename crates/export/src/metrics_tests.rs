@@ -143,7 +143,7 @@ fn counts_grpc_statuses_by_name() {
     }
     let families = families(&metrics);
     let responses = families.iter().find(|f| f.definition.prometheus == name);
-    // No series counts a gRPC response a second time.
+    // Each gRPC response is counted in only one series.
     assert_eq!(responses.unwrap().series.len(), 3);
 }
 

@@ -83,7 +83,7 @@ pub enum ProtoError {
 /// A description for which `prost-reflect` would panic.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnsupportedDescription {
-    /// A file uses neither `proto2` nor `proto3`, but for example editions.
+    /// A file uses a syntax other than `proto2` or `proto3`, such as editions.
     #[error("{file}: unsupported syntax \"{syntax}\", expected proto2 or proto3")]
     Syntax {
         /// Name of the file.
@@ -92,8 +92,8 @@ pub enum UnsupportedDescription {
         syntax: String,
     },
     /// A message is marked as a map entry, but does not have one key and one value, or its key has
-    /// a type that keys cannot have. No compiler of `.proto` files creates such an entry. Contains
-    /// the name of the message.
+    /// an invalid type. No `.proto` compiler creates such an entry. Contains the name of the
+    /// message.
     #[error("the map entry {0} is invalid")]
     MapEntry(String),
 }
@@ -209,7 +209,8 @@ impl Descriptions {
     /// Reads a descriptor set (`google.protobuf.FileDescriptorSet`).
     ///
     /// # Errors
-    /// The bytes are not a descriptor set, or it lacks an imported file or is not supported.
+    /// The bytes are not a descriptor set, an imported file is missing, or a description
+    /// is not supported.
     pub fn from_set(bytes: &[u8]) -> Result<Self, ProtoError> {
         let set = FileDescriptorSet::decode(bytes)?;
         set.file.iter().try_for_each(check_syntax)?;

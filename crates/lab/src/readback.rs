@@ -109,8 +109,8 @@ impl<'a> SetReader<'a> {
         Some(set)
     }
 
-    /// Returns the set on the server at this address, which speaks HTTP/1.1. `timeout` is the maximum
-    /// time for one page.
+    /// Returns the set on the HTTP/1.1 server at this address. `timeout` is the maximum time for
+    /// one page.
     pub(crate) fn new(
         from: &'a ProcessPlacement,
         address: SocketAddr,

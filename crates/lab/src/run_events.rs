@@ -30,8 +30,8 @@ pub struct RunEvents {
     pub place: Option<Placement>,
     pub ready: Option<WorkerReady>,
     pub rows: Vec<MeasuredSecond>,
-    /// Number of `rows` that are no events: 1 if the last row consists of the parts before the
-    /// worker died, else 0. Such a row has no CPU use, connections or times.
+    /// Number of `rows` that do not come from an event: 1 if the last row consists of parts that
+    /// arrived before the worker died, else 0. Such a row has no CPU use, connections or times.
     pub rows_of_parts: usize,
     /// Parts of the second that has no row yet.
     parts: Vec<PartRow>,
@@ -113,8 +113,8 @@ impl MeasuredSecond {
         second
     }
 
-    /// Joins the next second to this one. The result has no response times. CPU use that is known
-    /// for only one of the seconds is the use in that second.
+    /// Joins the next second to this one. The result has no response times. If CPU use is known for
+    /// only one of the seconds, the result has the CPU use of that second.
     pub fn join(self, next: MeasuredSecond) -> Self {
         let used = |before: Option<ServerUsed>, next: Option<ServerUsed>| {
             let (Some(before), Some(next)) = (before, next) else {
@@ -135,8 +135,8 @@ impl MeasuredSecond {
         MeasuredSecond::new(row, server, store)
     }
 
-    /// Limits the rates to the time before the end of the sending window, unless the second starts
-    /// after it.
+    /// Computes the rates only up to the end of the sending window, unless the second starts after
+    /// the window.
     pub fn end_at(&mut self, sending_end_ns: u64) {
         if self.row.from_ns < sending_end_ns {
             self.set_rates(self.row.to_ns.min(sending_end_ns));
@@ -234,8 +234,8 @@ impl RunEvents {
         }
     }
 
-    /// Adds a row for the last second if the worker died within it, and limits the rates to the
-    /// sending window.
+    /// Adds a row for the last second if the worker died during that second, and limits the rates
+    /// to the sending window.
     pub fn complete(&mut self) {
         if self.end.is_none()
             && let Some(row) = SecondRow::of_parts(&self.parts, self.rows.len() as u64)

@@ -1,9 +1,9 @@
-//! The series of a run: its rows, each long enough for a rate.
+//! The series of a run, with rows that are long enough to compute a rate.
 //!
-//! A load rarely ends with a whole second, and a row ends with each step of a plan. In a few
-//! milliseconds, one response more or less changes the rate by a multiple. A row with less than 0.5 s
-//! of sending is therefore joined to a neighboring row of its step, if there is one. Rows after the
-//! sending window, in which no response counts for the throughput, stay separate.
+//! A load rarely ends on a full second, and each step of a plan ends a row. In a row of a few
+//! milliseconds, a single response can multiply the rate. A row with less than 0.5 s of sending is
+//! therefore joined to a neighboring row of the same step, if there is one. Rows after the sending
+//! window stay separate, because their responses do not count toward the throughput.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::run_figures::step_of;
 /// Joins the short rows of a run. Only the histograms of the current row are kept in memory.
 #[derive(Debug, Default)]
 pub struct SeriesJoiner {
-    /// For each row of the measurement, whether it is joined to the row before it.
+    /// For each row of the measurement, whether it is joined to the previous row.
     is_joined: Vec<bool>,
     /// Number of rows added so far.
     added: usize,
@@ -210,7 +210,8 @@ mod tests {
 
     #[test]
     fn rates_exclude_the_time_after_the_sending_window() {
-        // The row after the window remains separate, so that it does not lower the rate before.
+        // The row after the window remains separate, so that it does not lower the previous row's
+        // rate.
         let drained = series(&plan(), &[1000, 2000, 2005], 2000);
         assert_eq!(drained.len(), 3);
         // Ok responses within the window: 100 + 50.

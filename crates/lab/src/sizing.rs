@@ -14,7 +14,7 @@ use crate::attempt::{Attempts, send_unrecorded};
 /// Duration of the short load that measures the service time.
 const LENGTH: Duration = Duration::from_millis(500);
 
-/// Minimum rate of the short load, as a share of the highest rate. The start of a ramp can have too
+/// Minimum rate of the short load, as a share of the highest rate. The start of a ramp can send too
 /// few requests to measure the service time.
 const MIN_RATE_SHARE: f64 = 0.1;
 
@@ -51,8 +51,9 @@ pub(crate) fn sized_plan(attempts: &Attempts<'_>, first_number: &mut u64) -> Pla
     }
 }
 
-/// Converts a plan into a short load at its initial rate, but at least at [`MIN_RATE_SHARE`] of its
-/// highest rate. Returns `None` in the closed model, or if the initial rate is unknown.
+/// Converts a plan into a short load at its initial rate or at [`MIN_RATE_SHARE`] of its highest
+/// rate, whichever is higher. Returns `None` in the closed model, or if the initial rate is
+/// unknown.
 fn short_load(plan: &Plan) -> Option<Plan> {
     let schedule = plan.schedule()?;
     let least_per_s = MIN_RATE_SHARE * schedule.peak_per_s();
@@ -75,9 +76,10 @@ fn short_load(plan: &Plan) -> Option<Plan> {
     })
 }
 
-/// Returns the number of connections for `plan`, at most `max_connections`. They carry the default
-/// number of requests in flight for the mean service time of `run`. If a request of `run` timed
-/// out, the timeout replaces the mean. Returns `None` if `run` measured no service time.
+/// Returns the number of connections for `plan`, at most `max_connections`. The number allows for
+/// the default number of requests in flight at the mean service time of `run`. If a request of
+/// `run` timed out, the timeout replaces the mean. Returns `None` if `run` measured no service
+/// time.
 fn needed(run: &Run, plan: &Plan, max_connections: u32) -> Option<u32> {
     let service_s = match run.requests.timed_out {
         0 => run.service_time_us.mean? / 1e6,

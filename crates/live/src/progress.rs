@@ -15,8 +15,8 @@ use floodmark_report::{Emphasis, Style, count_of, describe_plan, rate, seconds};
 use floodmark_stats::Histogram;
 use floodmark_stats::steady::SHORTEST_ROW_S;
 
-/// Minimum length, in seconds, of a period from which the CPU use of server and store and the rate
-/// of the first second are computed. CPU time is accurate only to a few milliseconds.
+/// Minimum length, in seconds, of the period used to compute the server's and store's CPU use and
+/// the rate of the first second. CPU time is accurate only to a few milliseconds.
 const MIN_LENGTH_S: f64 = 0.1;
 
 /// Number of reports of opened connections per printed line if the output is not a terminal. About
@@ -107,7 +107,7 @@ pub(crate) struct RunProgress {
     /// Ok responses in the sending window of the current phase.
     ok_in_window: u64,
     recent: VecDeque<LastSecond>,
-    /// Sums of the latest rows, if they are too short for a rate.
+    /// Sums of the latest rows, if they are too short to compute a rate.
     unrated: RateSums,
     /// Time of the last line from [`RunProgress::plain_line`], in seconds since the phase started.
     reported_s: f64,

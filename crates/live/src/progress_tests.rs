@@ -117,7 +117,7 @@ fn short_rows_count_together() {
     assert_eq!(rates, [1500.0, 3500.0]);
     let line = progress.line(Style { width: 120, ..WIDE });
     assert!(line.contains("3,500/s"), "{line}");
-    // Each row has the CPU time of a second.
+    // Each row has the CPU time of one full second.
     assert!(line.contains("CPUs 2.70 client  4,500 ok"), "{line}");
 }
 

@@ -25,7 +25,7 @@ pub struct Gatherer {
     phase: Phase,
     /// Parts that are not complete yet.
     pending: BTreeMap<u64, Box<Slice>>,
-    /// Sums of incomplete parts that threads passed on with a later part.
+    /// Sums of incomplete parts that threads passed on together with a later part.
     earlier: BTreeMap<u64, PartSums>,
     /// For each thread, the earliest part that the thread may still report.
     reached: Vec<u64>,

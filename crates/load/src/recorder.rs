@@ -5,10 +5,10 @@
 //! memory under load.
 //!
 //! If the gatherer or the reader of its rows is stuck, no empty slice is available. The current
-//! slice then also covers the next parts, with separate counts for each part but joint times. So no
-//! data is lost, no response counts in another second, and memory does not grow. A thread waits for
-//! an empty slice only after 100 parts (10 s without steps). The record then contains this wait as a
-//! stall, and a request to stop takes effect after it.
+//! slice then also covers the next parts, with separate counts for each part but combined times. No
+//! data is lost, each response counts in its own second, and memory does not grow. A thread waits
+//! for an empty slice only after 100 parts (10 s without steps). This wait is recorded as a stall,
+//! and delays the response to a stop request.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, SyncSender};

@@ -18,8 +18,8 @@ pub const ROW_NS: Ns = 1_000_000_000;
 /// is spare.
 pub const SLICES: usize = 4;
 
-/// Maximum number of earlier parts in a slice. They cover 10 s without steps, whose ends shorten
-/// parts.
+/// Maximum number of earlier parts in a slice. They cover 10 s, or less if the ends of steps
+/// shorten parts.
 pub const MOST_EARLIER: usize = 100;
 
 /// One thread's data for one part of a row. If no empty slice was available when earlier parts
@@ -36,7 +36,7 @@ pub struct Slice {
     pub all: RequestSums,
     /// Sums per group; empty without a mix.
     pub groups: Vec<RequestSums>,
-    /// Connections opened, also in earlier parts.
+    /// Number of connections opened, including those in earlier parts.
     pub connects: u64,
     /// Number of open connections at the end of the slice.
     pub open: u64,
@@ -135,8 +135,8 @@ impl Slice {
     }
 }
 
-/// Sums of one part. An earlier part of a [`Slice`] has no counts by status: they are among those of
-/// the slice's current part.
+/// Sums of one part. An earlier part of a [`Slice`] has no counts by status, because they are
+/// included in the counts of the slice's current part.
 #[derive(Debug, Clone, Default)]
 pub struct PartSums {
     /// Index of the part within the phase.

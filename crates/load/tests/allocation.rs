@@ -420,8 +420,8 @@ fn allocates_at_most(per_request: u64, input: impl Fn(u32, f64) -> WorkerInput) 
     // With HTTP/2, requests may wait in the output when the load stops.
     let ended = counts.ok + counts.in_flight_at_end + counts.unsent;
     assert_eq!(ended, counts.intended);
-    // On a busy machine, counting also covers many requests before and after the seconds in
-    // `watched`.
+    // On a busy machine, allocations are also counted for many requests before and after the
+    // seconds that `watched` covers.
     let limit = per_request * (counts.ok - before);
     assert!(
         allocations.is_some_and(|n| n <= limit),

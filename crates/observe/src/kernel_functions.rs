@@ -55,8 +55,8 @@ impl FileSyncFunctions {
     }
 }
 
-/// Returns the address and the name of a line of `/proc/kallsyms`, if it describes code at a known
-/// address.
+/// Returns the address and the symbol name in a line of `/proc/kallsyms` if the line describes code
+/// at a known address.
 fn code(line: &str) -> Option<(u64, &str)> {
     let (address, rest) = line.split_once(' ')?;
     let name = ["t ", "T ", "w ", "W "]

@@ -58,8 +58,8 @@ pub fn server(
     Ok(pair.map(|(certified, _)| Arc::new(certified)))
 }
 
-/// Reads the certificate and the private key of a client or a server, which `owner` names. Without
-/// `key`, the file `cert` contains both. Returns `None` without `cert`.
+/// Reads the certificate and the private key of `owner`, a client or a server. Without `key`, the
+/// file `cert` contains both. Returns `None` without `cert`.
 ///
 /// # Errors
 /// A file is unreadable or is not PEM, the certificate or the key is missing or unusable, the key is

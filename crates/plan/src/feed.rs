@@ -22,7 +22,7 @@ const RESERVED: &AsciiSet = &NON_ALPHANUMERIC
 /// Names that a column cannot have, because they are templates.
 const TEMPLATES: [&str; 3] = ["seq", "uuid", "key"];
 
-/// Returns whether a placeholder with this name is a template instead of a column.
+/// Returns whether a placeholder with this name refers to a template rather than a column.
 pub(crate) fn is_template(name: &str) -> bool {
     TEMPLATES.contains(&name) || name.starts_with("rand:")
 }
@@ -40,7 +40,7 @@ pub(crate) struct ColumnUse {
     pub in_header: bool,
     /// In the `Host` header of a request over HTTP/2, which becomes `:authority`.
     pub in_authority: bool,
-    /// In such a header that contains only columns.
+    /// In such a header whose value consists only of columns.
     pub fills_authority: bool,
     /// In a body.
     pub in_body: bool,

@@ -46,15 +46,15 @@ pub(crate) struct CallEncoder<'a> {
     pub timeout: Duration,
     /// Descriptions that the server has provided.
     pub described: &'a RefCell<Vec<Descriptions>>,
-    /// Whether the server is not running yet. Methods that only the server describes then have
+    /// Whether the server is not running yet. If so, methods that only the server can describe have
     /// empty messages.
     pub is_offline: bool,
 }
 
 impl CallEncoder<'_> {
-    /// Returns the request of a call. `proto` is a `.proto` file or descriptor set that describes
+    /// Returns the request for a call. `proto` is a `.proto` file or descriptor set that describes
     /// the method; if it is `None`, the server describes the method. `request` contains the headers
-    /// and the JSON body, which is `{}` if it is empty.
+    /// and the JSON body; an empty body stands for `{}`.
     ///
     /// # Errors
     /// No description of the method is available, or the body does not match the method.

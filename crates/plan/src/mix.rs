@@ -91,7 +91,7 @@ struct MixEntry {
 impl MixFile {
     /// Reads a mix file. Relative paths in the file are relative to the file's directory. Each
     /// header in `defaults` applies to the requests that do not set this header, and the conditions
-    /// in `defaults` apply to the requests that do not set `expect`. `http` is the version of HTTP.
+    /// in `defaults` apply to the requests that do not set `expect`. `http` is the HTTP version.
     ///
     /// # Errors
     /// The file cannot be read or is not a valid mix.

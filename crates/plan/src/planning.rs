@@ -30,8 +30,8 @@ use crate::{api_check, http, input, io_backend, mix, schedule, trust};
 /// The same limit applies to the number of requests in flight.
 pub const MAX_CONNECTIONS: u64 = 1_000_000;
 
-/// Service time, in seconds, for which the default number of connections in the open model is
-/// sufficient if no short load can measure the service time.
+/// Service time, in seconds, that the default number of connections in the open model assumes if no
+/// short load can measure the service time.
 const ASSUMED_SERVICE_S: f64 = 0.25;
 
 /// Maximum number of requests in flight for an assumed service time. With a higher limit, a server
@@ -50,7 +50,7 @@ pub struct Planned {
     pub origin: Origin,
     /// Whether a short load can determine the number of connections.
     pub sizes_connections: bool,
-    /// Maximum number of connections for a load that chooses their number itself.
+    /// Maximum number of connections that a load may open if it chooses the number itself.
     pub max_connections: u32,
     /// Certificates to trust and to send, and the client's private key.
     pub credentials: TlsCredentials,

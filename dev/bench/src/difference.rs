@@ -5,8 +5,8 @@
 //! `cargo xtask aa` uses `floodmark run` to compare the native server with itself many times, and
 //! then with the slower server. floodmark determines how many processes the second comparison
 //! needs. `cargo xtask gate` counts how often a gate fails for an identical server and for the
-//! slower one. `cargo xtask compare` counts how often `floodmark compare` decides correctly for
-//! two versions, with its defaults.
+//! slower one. `cargo xtask compare` counts how often `floodmark compare`, with its defaults,
+//! decides correctly for two versions.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -46,9 +46,9 @@ const MIN_FOUND: f64 = 0.9;
 
 /// Fraction of the time for which the slower of two versions is stopped.
 const SLOWER_VERSION: f64 = 0.1;
-/// Minimum proportion of right comparisons of versions.
+/// Minimum proportion of version comparisons with a correct decision.
 const MIN_RIGHT: f64 = 0.95;
-/// Maximum duration of a comparison of versions.
+/// Maximum duration of a version comparison.
 const MAX_VERSIONS_TIME: Duration = Duration::from_secs(180);
 
 /// Options of `cargo xtask aa`.
@@ -361,9 +361,9 @@ struct VersionSeries {
     longest: Duration,
 }
 
-/// Compares the native server with an identical version and with a slower one, with the defaults of
-/// `floodmark compare`. Prints the proportions of right decisions with 95 % Wilson intervals, and
-/// returns whether all requirements were met.
+/// Compares the native server with an identical version and with a slower one, using the defaults
+/// of `floodmark compare`. Prints the proportions of correct decisions with 95 % Wilson intervals,
+/// and returns whether all requirements were met.
 pub fn compare(options: &CompareOptions) -> Result<bool, Failure> {
     let bench = Bench::new(options.floodmark.as_deref())?;
     let executable = std::env::current_exe()?;

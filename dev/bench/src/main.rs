@@ -61,7 +61,8 @@ enum Measurement {
     Peers(peers::PeersOptions),
     /// Measure how floodmark spends time on a request, and write docs/performance.md
     Performance(performance::PerformanceOptions),
-    /// Load web frameworks at a rate, with the default number of connections and with fixed numbers
+    /// Load web frameworks at a fixed rate, with the default number of connections and with fixed
+    /// numbers
     Rates(rates::RateOptions),
     /// Measure the cost per connection with many kept connections
     Scale(scale::ScaleOptions),

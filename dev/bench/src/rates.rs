@@ -22,7 +22,7 @@ const SHARE: f64 = 0.6;
 /// Fixed numbers of connections.
 const CONNECTIONS: [u32; 3] = [50, 100, 200];
 
-/// Maximum p99 of the default relative to the best fixed number of connections.
+/// Maximum p99 with the default number of connections, relative to the best fixed number.
 const MAX_P99: f64 = 1.5;
 
 /// Maximum number of connections that the default opens, relative to the number that Little's law
@@ -46,14 +46,14 @@ struct Framework {
 }
 
 impl Framework {
-    /// Returns the manifest lines of a trial with these keys of its load.
+    /// Returns the manifest lines of a trial whose load has these keys.
     fn trial(&self, name: &str, load: &str) -> String {
         let server = self.server;
         format!("[[trial]]\nname = {name:?}\n{server}\nload = {{ {load} }}\n")
     }
 }
 
-/// Starlette is the framework under FastAPI.
+/// Starlette is the framework that FastAPI is built on.
 const FRAMEWORKS: [Framework; 5] = [
     Framework {
         name: "Express",
@@ -83,7 +83,7 @@ pub struct RateOptions {
     /// Measure only frameworks whose names contain this text
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
-    /// Number of server processes per number of connections
+    /// Number of server processes for each number of connections
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
     processes: u32,
     /// Duration of each measurement, in seconds
@@ -126,9 +126,9 @@ pub fn run(options: &RateOptions) -> Result<bool, Failure> {
 struct RateResult {
     name: &'static str,
     rate: f64,
-    /// p99 of response time in µs, with the default number of connections.
+    /// p99 response time in µs, with the default number of connections.
     p99_us: Option<f64>,
-    /// Lowest p99 of response time in µs with a fixed number of connections.
+    /// Lowest p99 response time in µs with a fixed number of connections.
     best_us: Option<f64>,
     /// Number of connections that the default opened.
     opened: Option<f64>,

@@ -81,7 +81,8 @@ enum Task {
     Peers(BenchArguments),
     /// Measure how floodmark spends time on a request, and write docs/performance.md
     Performance(BenchArguments),
-    /// Load web frameworks at a rate, with the default number of connections and with fixed numbers
+    /// Load web frameworks at a fixed rate, with the default number of connections and with fixed
+    /// numbers
     Rates(BenchArguments),
     /// Measure the cost per connection with many kept connections
     Scale(BenchArguments),

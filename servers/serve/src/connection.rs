@@ -57,8 +57,8 @@ pub(crate) fn serve(worker: Rc<Worker>, stream: StdStream) -> impl Future<Output
     }
 }
 
-/// Serves a connection over HTTP/1.1 until it ends. If the client sends the connection preface of
-/// HTTP/2 instead of a request, returns the received bytes and the stream.
+/// Serves a connection over HTTP/1.1 until it ends. If the client sends the HTTP/2 connection
+/// preface instead of a request, returns the received bytes and the stream.
 pub(crate) async fn serve_http1<T: Transport>(
     RegisteredConnection { worker, pace, .. }: &RegisteredConnection,
     socket: T,
@@ -86,7 +86,7 @@ pub(crate) async fn serve_http1<T: Transport>(
     let http1::Parts { io, read_buf, .. } = connection.into_parts();
     if lingers {
         match io.into_stream() {
-            // hyper has read the preface of HTTP/2, and has not responded.
+            // hyper has read the HTTP/2 preface but has not responded.
             Ok(stream) if is_http2 => return Some((read_buf, stream)),
             // Box the future, so that it does not enlarge the future of every connection.
             Ok(stream) => Box::pin(linger(stream)).await,

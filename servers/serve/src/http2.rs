@@ -1,6 +1,6 @@
-//! Serves a connection over HTTP/2, which ALPN has selected. Without TLS, the client's first bytes
-//! are the connection preface instead of a request (prior knowledge, RFC 9113, sections 3.3 and
-//! 3.4).
+//! Serves a connection over HTTP/2. With TLS, ALPN has selected HTTP/2. Without TLS, the client's
+//! first bytes are the connection preface instead of a request (prior knowledge, RFC 9113, sections
+//! 3.3 and 3.4).
 
 use std::cell::Cell;
 use std::convert::Infallible;

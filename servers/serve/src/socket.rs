@@ -18,12 +18,12 @@ use tokio::net::TcpStream;
 
 use crate::pace::{Pace, Register};
 
-/// The byte stream of a connection, which records the connection's progress.
+/// A connection's byte stream that also records the connection's progress.
 pub(crate) trait Transport: hyper::rt::Read + hyper::rt::Write + Unpin {
-    /// The stream without the record of the progress.
+    /// The underlying stream, which does not record progress.
     type Stream: AsyncRead + AsyncWrite + Unpin;
 
-    /// Ends the connection. `is_complete` is whether hyper has passed on all responses.
+    /// Ends the connection. `is_complete` states whether hyper has passed on all responses.
     fn finish(self, is_complete: bool) -> impl Future<Output = ()>;
 
     /// Returns the stream, registered with the event loop.

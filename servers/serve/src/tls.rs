@@ -1,5 +1,4 @@
-//! Serves connections with TLS. ALPN selects the version of HTTP; a client without ALPN gets
-//! HTTP/1.1.
+//! Serves connections with TLS. ALPN selects the HTTP version; a client without ALPN gets HTTP/1.1.
 
 use std::io;
 use std::net::TcpStream as StdStream;
@@ -25,18 +24,18 @@ use crate::pace::{Pace, Register};
 use crate::socket::Transport;
 use crate::worker::Worker;
 
-/// Name of HTTP/2 in ALPN (RFC 9113, section 3.2).
+/// ALPN protocol ID of HTTP/2 (RFC 9113, section 3.2).
 const HTTP_2: &[u8] = b"h2";
-/// Name of HTTP/1.1 in ALPN (RFC 7301, section 6).
+/// ALPN protocol ID of HTTP/1.1 (RFC 7301, section 6).
 const HTTP_1_1: &[u8] = b"http/1.1";
 /// Response to a client that starts with a request instead of a TLS handshake.
 const NOT_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\n\
     Content-Length: 53\r\nConnection: close\r\n\r\n\
     {\"error\": \"this port serves https; use an https URL\"}";
-/// Maximum time to send the rest of the last response and the end of the TLS session.
+/// Maximum time to send the rest of the last response and end the TLS session.
 const FINISH_TIME: Duration = Duration::from_secs(1);
 
-/// Returns the acceptor of connections for a certificate and its key.
+/// Returns a TLS acceptor that uses this certificate and its key.
 pub(crate) fn acceptor(certified: Arc<CertifiedKey>) -> TlsAcceptor {
     let provider = Arc::new(ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
@@ -45,7 +44,8 @@ pub(crate) fn acceptor(certified: Arc<CertifiedKey>) -> TlsAcceptor {
         .with_no_client_auth()
         .with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
     config.alpn_protocols = vec![HTTP_2.to_vec(), HTTP_1_1.to_vec()];
-    // All clients then use the same cipher suite, so a comparison of clients has the same cost.
+    // All clients then use the same cipher suite, so encryption costs the server the same in a
+    // comparison of clients.
     config.ignore_client_order = true;
     Arc::new(config).into()
 }

@@ -31,7 +31,7 @@ static CERTIFIED: LazyLock<Arc<CertifiedKey>> = LazyLock::new(|| {
     Arc::new(CertifiedKey::new(vec![made.cert.der().clone()], key))
 });
 
-/// Length of an incomplete ClientHello in [`hello`].
+/// Number of bytes of [`hello`] that form an incomplete ClientHello.
 const PART: usize = 50;
 
 fn with_limits(limits: Limits) -> TestServer {
@@ -284,7 +284,7 @@ fn handshakes_have_a_time_limit() {
         }
         thread::sleep(Duration::from_millis(50));
     }
-    // The server had not read all bytes of the first client when it closed the connection.
+    // The server had not read all bytes from the first client when it closed the connection.
     let ended = slow[0].stream.read(&mut [0; 1]);
     assert!(matches!(ended, Ok(0)) || ended.unwrap_err().kind() == ErrorKind::ConnectionReset);
     assert!(slow[1].is_closed());

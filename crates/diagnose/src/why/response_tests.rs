@@ -66,7 +66,7 @@ fn judges_rejections_failures_and_offered_rates() {
     limited.series = rows(&[3_000.0, 500.0, 0.0, 0.0]);
     limited.requests.statuses = BTreeMap::from([(429, 20_000)]);
     is(&limited, Cause::RateLimiter);
-    // The server refused the streams of the other rejected requests (HTTP/2).
+    // The remaining rejected requests are refused HTTP/2 streams.
     limited.requests.statuses = BTreeMap::from([(429, 12_000)]);
     let summary = is(&limited, Cause::RateLimiter).summary;
     let share = "54.5 % of the responses had status 429";

@@ -38,8 +38,8 @@ pub(super) fn keys(verdict: &Verdict) -> Vec<String> {
 
 #[test]
 fn requests_of_the_open_model_wait_for_a_connection() {
-    // A server with a thread per connection: 1,000 of 1,500 requests/s are served over 50
-    // connections, 50 ms each.
+    // A server with a thread per connection: 50 connections serve 1,000 of 1,500 requests/s, at 50
+    // ms per request.
     let times = |count, mean_us| Times {
         count,
         mean: Some(mean_us),

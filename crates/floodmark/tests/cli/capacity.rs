@@ -128,7 +128,8 @@ fn finds_the_capacity_of_a_queue() {
     let before = rates.iter().take_while(|rate| rate.is_none()).count();
     assert!(before >= 2, "{rates:?}");
     assert_eq!(result.levels.len(), rates.len() - before);
-    // Loads that miss below the capacity are repeated, and lower it if they miss again.
+    // Loads that miss an objective below the capacity are repeated. A second miss lowers the
+    // capacity.
     let mut levels: Vec<f64> = rates[before..].iter().map(|rate| rate.unwrap()).collect();
     levels.dedup();
     let shares = levels.iter().map(|rate| (100.0 * rate / levels[3]).round());

@@ -231,8 +231,8 @@ fn uses_the_source_addresses() {
     assert_eq!((load.counts().ok, log.totals.accepted), (60, 60));
 }
 
-/// Returns the start of the measurement on the clock of the server's log, in ns, and the number of
-/// ok responses in the sending window.
+/// Returns the start of the measurement, in ns on the server log's clock, and the number of ok
+/// responses in the sending window.
 fn measured(load: &Load) -> (u64, u64) {
     let text = std::fs::read_to_string(load.events()).unwrap();
     let events = text.lines().map(|line| serde_json::from_str(line).unwrap());
@@ -251,7 +251,7 @@ fn measured(load: &Load) -> (u64, u64) {
 #[test]
 fn no_row_step_or_bar_has_more_responses_than_the_server_sent() {
     for arguments in [
-        // The last row covers a few milliseconds, unless it is joined to the row before.
+        // The last row covers a few milliseconds, unless it is joined to the previous row.
         "-c 20 -n 301",
         "-c 20 -r 50000 -d 2300ms --no-drain",
         "-c 20 --steps 50,400,80 -d 3900ms",
@@ -267,8 +267,8 @@ fn no_row_step_or_bar_has_more_responses_than_the_server_sent() {
         let log = stop(server);
         let run = load.run();
         let (start_ns, ok) = measured(&load);
-        // A response that was sent before a row can be read within it. A stall counts from the end
-        // of the wait before it, which lasts up to 50 ms.
+        // A response that was sent before a row starts can be read within the row. A stall is
+        // measured from the end of the preceding wait, which lasts up to 50 ms.
         let read_after_ns = run.longest_stall_ns.unwrap() + 100_000_000;
         let sent = |from_s: f64, to_s: f64| {
             let at_ns = |s: f64| start_ns + (s * 1e9).round() as u64;

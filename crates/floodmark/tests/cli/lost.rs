@@ -1,4 +1,4 @@
-//! Tests of requests that the server executes, but whose connection it closes without a response.
+//! Tests of requests that the server executes before it closes the connection without a response.
 
 use std::fs;
 use std::io::{Read, Write};

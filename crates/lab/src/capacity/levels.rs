@@ -8,7 +8,7 @@ use floodmark_record::capacity::{
 /// Rates of the loads after the search, as shares of the capacity.
 pub const LEVELS: [f64; 5] = [0.5, 0.8, 0.95, 1.0, 1.05];
 
-/// Number of loads with the same outcome after which a rate is not repeated again.
+/// Maximum number of loads with the same outcome at one rate.
 const MAX_SAME_OUTCOME: usize = 2;
 
 /// Plans the loads after a search. They show the response times at each rate, and what fails first
@@ -16,7 +16,7 @@ const MAX_SAME_OUTCOME: usize = 2;
 pub struct LevelPlanner {
     /// The capacity, or its lower bound, in requests per second.
     capacity_per_s: f64,
-    /// Highest rate at which a load that misses is repeated, in requests per second.
+    /// Highest rate at which a load is repeated after a miss, in requests per second.
     repeated_per_s: f64,
     rates: Vec<f64>,
 }
@@ -38,7 +38,7 @@ impl LevelPlanner {
         let highest = result.proved_per_s.and(result.high).unwrap_or(per_s);
         let rate = |level: &f64| level * if *level > 1.0 { highest } else { per_s };
         let repeated_per_s = match result.finding {
-            // The later capacity can be lower, so a miss need not be chance.
+            // The capacity can have fallen since, so a miss is not necessarily due to chance.
             CapacityKind::NotStationary => 0.0,
             _ => per_s,
         };
@@ -55,8 +55,8 @@ impl LevelPlanner {
     }
 
     /// Returns the rate of the next load in requests per second, or `None` if all loads have been
-    /// sent. Repeats a void load once. Also repeats a load once that misses an objective although
-    /// its rate is not above the capacity, because one miss can be chance. If the capacity changed
+    /// sent. Repeats a void load once. Also repeats a load once if it misses an objective at a rate
+    /// up to the capacity, because a single miss can be due to chance. If the capacity changed
     /// during the search, misses are not repeated.
     pub fn next(&self, sent: &[CapacityLevel]) -> Option<f64> {
         let is_due = |rate_per_s: &f64| {
@@ -81,12 +81,12 @@ impl LevelPlanner {
 
 /// Limits a result to what the loads after the search showed.
 ///
-/// The lowest rate at which two loads missed an objective counts if it is below the estimate or not
-/// above a lower bound. A lower bound that is not below this rate becomes the highest lower rate
-/// that passed. If there is no such rate, the rate that missed becomes an upper bound, and the
-/// interval is dropped. The estimate becomes the geometric middle of the lower bound and the rate
+/// The lowest rate at which two loads missed an objective counts if it is below the estimate, or at
+/// or below a lower bound. A lower bound at or above this rate is replaced by the highest lower
+/// rate that passed. If there is no such rate, the rate that missed becomes an upper bound, and the
+/// interval is dropped. The estimate becomes the geometric mean of the lower bound and the rate
 /// that missed. Two misses at the estimate itself change nothing, because loads at the capacity
-/// often miss by chance. Results for a capacity that changed during the search stay as they are.
+/// often miss by chance. Results for a capacity that changed during the search are left unchanged.
 pub fn respect_levels(result: &mut CapacityResult) {
     let Some(missed_per_s) = result.missed_level_per_s() else {
         return;
@@ -106,7 +106,7 @@ pub fn respect_levels(result: &mut CapacityResult) {
         }
         (Some(CapacityBound::Lower), Some(per_s), _) if missed_per_s <= per_s => {
             match highest_below(result, missed_per_s) {
-                // What kept the search from higher rates is no longer the reason for this bound.
+                // The reason why the search stopped no longer explains this bound.
                 Some(lower) => {
                     result.finding = CapacityKind::Unfinished;
                     result.rate_per_s = Some(lower);
@@ -133,8 +133,8 @@ fn highest_below(result: &CapacityResult, rate_per_s: f64) -> Option<f64> {
     rates.filter(|rate| *rate < rate_per_s).reduce(f64::max)
 }
 
-/// Lowers the estimate to the middle between `low` and `missed_per_s`. The upper end of the interval
-/// stays, because a short load can miss twice by chance.
+/// Lowers the estimate to the geometric mean of `low` and `missed_per_s`. The upper end of the
+/// interval stays, because a short load can miss twice by chance.
 fn lower_estimate(result: &mut CapacityResult, low: f64, missed_per_s: f64) {
     let middle = (low * missed_per_s).sqrt();
     (result.low, result.rate_per_s) = (Some(low), Some(middle));

@@ -121,8 +121,8 @@ impl EarlierResult {
         trials.all(|trial| (1..=processes).all(|process| self.contains(&trial.name, process)))
     }
 
-    /// Returns whether a trial has sent a gRPC message other than that in `request`. The message may
-    /// depend on the description that the running server provides.
+    /// Returns whether a trial sent a different gRPC message than the one in `request`. The message
+    /// may depend on the description that the running server provides.
     #[must_use]
     pub fn has_other_message(&self, trial: &str, request: &RequestPlan) -> bool {
         let message = self.messages.get(trial);
@@ -270,7 +270,7 @@ fn difference(
     }
     let mut now = plan_offline(&trial, &hosts, &plan.target.authority)?.plan;
     if trial.load.grpc.is_some() && trial.load.proto.is_none() {
-        // The message is compared once the server runs.
+        // The message is compared after the server has started.
         now.request.body.clone_from(&plan.request.body);
     }
     Ok(load(now)

@@ -115,7 +115,7 @@ impl RunningExperiment<'_> {
 
     /// Starts the server of a trial and waits until it is ready. `store` is the address of the
     /// trial's store, which is already running. `name` is the name of the server's log and run
-    /// directory. `tls` is for probes of the server.
+    /// directory. `tls` is used to probe the server.
     pub(super) fn start_server(
         &self,
         trial: &Trial,
@@ -225,8 +225,8 @@ fn probe_target<'a>(
 /// Checks a server's response to the trial's request. `tls` is the result of [`tls`].
 ///
 /// # Errors
-/// The response is unexpected, or the message of a gRPC call differs from that in the `earlier`
-/// result. The error message names the trial and the fault.
+/// The response is unexpected, or the message of a gRPC call differs from the one in
+/// `earlier`. The error message names the trial and the problem.
 pub fn check_response(
     server: &mut RunningProgram,
     trial: &Trial,

@@ -8,8 +8,9 @@ use floodmark_record::plan::{Expect, Plan};
 
 use super::{LIMITS, ProbeTarget, with_fix};
 
-/// Checks that a gRPC server is ready, with a health check. A server without a health service is
-/// ready as soon as it answers with HTTP status 404, or with a gRPC status other than UNAVAILABLE.
+/// Checks whether a gRPC server is ready by sending a health check. A server without a health
+/// service is ready as soon as it answers with HTTP status 404, or with a gRPC status other than
+/// UNAVAILABLE.
 ///
 /// # Errors
 /// The server does not answer within 2 s, or is not ready.

@@ -48,7 +48,7 @@ pub(super) struct Multiplexing {
     config: Config,
     /// Whether connections send PING frames.
     pings: bool,
-    /// Whether the fields of responses are needed, as for gRPC.
+    /// Whether response fields are needed, for example for gRPC.
     reads_fields: bool,
     requests: Arc<Http2Requests>,
     /// Requests to send again, in the order in which they returned.
@@ -93,7 +93,7 @@ impl NextRequest {
 }
 
 impl Multiplexing {
-    /// Prepares connections that send `requests` and may need the fields of responses.
+    /// Prepares connections that send `requests` and may need response fields.
     pub fn new(settings: &Http2, requests: Arc<Http2Requests>, reads_fields: bool) -> Self {
         let config = Config {
             max_streams: settings.streams,
@@ -130,7 +130,7 @@ impl Core {
         self.http2.is_some()
     }
 
-    /// Sets the identifier of the first stream of each later connection.
+    /// Sets the first stream identifier of connections that are opened later.
     #[cfg(test)]
     pub(super) fn set_first_stream(&mut self, first: u32) {
         if let Some(http2) = &mut self.http2 {
@@ -804,7 +804,7 @@ struct Responses<'a> {
     /// Number of body bytes so far.
     body_bytes: usize,
     has_settings: bool,
-    /// Highest stream that the server may process, after GOAWAY.
+    /// Highest stream that the server may still process after it sent GOAWAY.
     last_stream: Option<u32>,
     /// Whether a part of a response arrived.
     has_response: bool,

@@ -22,7 +22,7 @@ pub(super) const HTTP_1_1: &[u8] = b"http/1.1";
 /// Name of HTTP/2 in ALPN (RFC 9113, section 3.2).
 pub(super) const HTTP_2: &[u8] = b"h2";
 
-/// Returns the name of a version of HTTP in ALPN.
+/// Returns the ALPN name of an HTTP version.
 pub(super) fn alpn(http: Http) -> &'static [u8] {
     match http {
         Http::V1 => HTTP_1_1,
@@ -152,7 +152,7 @@ pub(super) fn offers_http2(config: &ClientConfig) -> bool {
     config.alpn_protocols.iter().any(|name| name == HTTP_2)
 }
 
-/// Loads a certificate, followed by those of its issuers, and its private key.
+/// Loads a certificate chain, which starts with the owner's certificate, and its private key.
 ///
 /// # Errors
 /// Returns [`TlsError::PrivateKey`] if the key is invalid or of an unsupported type, and

@@ -43,7 +43,7 @@ impl Stream for SecureStream {
 }
 
 /// Returns whether a server chooses HTTP/2 (ALPN, RFC 7301). Does one TLS handshake that offers
-/// HTTP/2 and HTTP/1.1. `timeout` limits the wait for the connection, and the handshake.
+/// HTTP/2 and HTTP/1.1. `timeout` limits both connecting and the handshake.
 ///
 /// # Errors
 /// The server is unreachable, or the handshake fails. Returns the reason.
@@ -77,8 +77,8 @@ impl SecureStream {
         self.stream.conn.alpn_protocol() == Some(HTTP_2)
     }
 
-    /// Replaces an error from rustls by an explanation. A server that uses TLS 1.3 rejects the
-    /// client's certificate after the handshake.
+    /// Replaces a rustls error with an explanation. A server that uses TLS 1.3 rejects the client's
+    /// certificate after the handshake.
     fn explain(&self, error: io::Error) -> io::Error {
         let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
         inner
@@ -109,7 +109,7 @@ impl Write for SecureStream {
     }
 }
 
-/// Returns the time until `end`, for [`secure`].
+/// Returns a `wait` function for [`secure`] that returns the time left until `end`.
 pub fn until(end: Instant) -> impl FnMut() -> io::Result<Duration> {
     move || match end.saturating_duration_since(Instant::now()) {
         Duration::ZERO => Err(ErrorKind::TimedOut.into()),
@@ -117,8 +117,8 @@ pub fn until(end: Instant) -> impl FnMut() -> io::Result<Duration> {
     }
 }
 
-/// Performs a TLS handshake that offers a version of HTTP; `None` offers HTTP/2 and HTTP/1.1.
-/// `wait` returns the maximum length of the next read, or an error that ends the handshake.
+/// Performs a TLS handshake that offers an HTTP version; `None` offers HTTP/2 and HTTP/1.1. `wait`
+/// returns the maximum duration of the next read, or an error that ends the handshake.
 ///
 /// # Errors
 /// The handshake fails, or `wait` returns an error. The error contains a [`TlsFailure`], unless the
@@ -146,7 +146,7 @@ pub fn secure(
         sock.set_read_timeout(wait()?)?;
         if let Err(error) = conn.complete_io(sock) {
             return Err(match error.kind() {
-                // A read fails with EAGAIN when its timeout ends, and with EINTR after a signal
+                // A read fails with EAGAIN when its timeout expires, and with EINTR after a signal
                 // handler has run or the process was suspended (signal(7)).
                 ErrorKind::Interrupted | ErrorKind::WouldBlock => continue,
                 ErrorKind::UnexpectedEof => TlsFailure::closed_in_handshake(None).into(),

@@ -231,8 +231,9 @@ fn failure(record: &Record, result: &CapacityResult) -> Vec<TextLine> {
     lines
 }
 
-/// Returns the run whose verdict shows what limits the server above its capacity. The verdict has
-/// no upper bound and no prediction below a rate of the result or a rate that the server answered.
+/// Returns the run whose verdict shows what limits the server above its capacity. Any upper bound
+/// or prediction in the verdict is at least as high as every rate in the result and every rate that
+/// the server answered.
 fn limited_run(record: &Record, result: &CapacityResult) -> Option<Run> {
     let runs = || record.runs.iter().filter(move |run| is_of(result, run));
     let open = || open_runs(record, result);
@@ -291,8 +292,8 @@ fn open_runs<'a>(
     runs.filter(move |run| is_of(result, run) && is_evidence(result, run))
 }
 
-/// Returns whether a run is an open-model load of a search and says something about the server. Void
-/// loads, and misses that a repeated load refutes, do not.
+/// Returns whether a run is an open-model load of a search and provides evidence about the server.
+/// Void loads, and misses that a repeated load refutes, do not.
 fn is_evidence(result: &CapacityResult, run: &Run) -> bool {
     let is_void = |level: &CapacityLevel| level.outcome == TrialOutcome::Void;
     let level = result.level_of(run);
@@ -385,7 +386,7 @@ fn void_loads(result: &CapacityResult) -> Option<String> {
         .then(|| "void: the client was late, so the load says nothing about the server".to_owned())
 }
 
-/// Says that loads after the search that missed once are not evidence about the server.
+/// Explains that loads after the search are not evidence about the server if they missed only once.
 fn refuted_loads(result: &CapacityResult) -> Option<String> {
     let mut levels = result.levels.iter();
     let is_refuted = levels.any(|level| result.is_refuted(level));
@@ -765,7 +766,7 @@ pub(crate) fn loads<'a>(
     })
 }
 
-/// Returns the run of each search of a trial whose verdict shows what limits the server.
+/// For each search of a trial, returns the run whose verdict shows what limits the server.
 fn limited_runs(record: &Record, trial: &str) -> Vec<Run> {
     let searches = record.capacities.iter();
     let own = searches.filter(|found| found.trial.as_deref() == Some(trial));

@@ -114,7 +114,7 @@ pub(crate) fn gathered<N: Ord + Clone + Borrow<str>, T: IntoIterator<Item = Stri
     gathered_lines(named.into_iter().map(|(name, texts)| (name, lines(texts))))
 }
 
-/// Returns each distinct line once, and lines with the same label together. A line starts with the
+/// Returns each distinct line once and groups lines with the same label. A line starts with the
 /// names that it belongs to, unless it belongs to all names.
 pub(crate) fn gathered_lines<N: Ord + Clone + Borrow<str>, L: IntoIterator<Item = TextLine>>(
     named: impl IntoIterator<Item = (N, L)>,
@@ -140,7 +140,7 @@ pub(crate) fn gathered_lines<N: Ord + Clone + Borrow<str>, L: IntoIterator<Item 
     found.into_iter().map(of_names).collect()
 }
 
-/// Lists names, or returns an empty text if these are all names.
+/// Lists names, or returns an empty string if it would list all of them.
 pub(crate) fn names_unless_all<N: Borrow<str>>(names: &[N], all: usize) -> String {
     if names.len() == all {
         String::new()

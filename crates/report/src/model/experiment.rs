@@ -173,8 +173,8 @@ fn log_lines(runs: &TrialRuns<'_>) -> Vec<TextLine> {
     found.collect()
 }
 
-/// For each trial, returns the reasons of one run for each status other than valid, and the reasons
-/// why its runs ended early.
+/// For each trial, returns the reasons of one run per status other than valid, and the reasons why
+/// the trial's runs ended early.
 fn reasons(record: &Record) -> Vec<TextLine> {
     let mut known: Vec<(&str, Span)> = Vec::new();
     let mut lines = Vec::new();

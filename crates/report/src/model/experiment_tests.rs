@@ -215,7 +215,7 @@ fn a_compared_metric_shows_the_figure_of_the_comparison() {
         let line = lines.find(|line| line.starts_with(name)).unwrap();
         line.split_whitespace().nth(1).unwrap().to_owned()
     };
-    // The mean of the processes, not the median of the runs.
+    // The rate is the mean over the processes, not the median over the runs.
     let rates = ["new", "old", "other"].map(rate);
     assert_eq!(rates, ["123,456", "98,765", "100,000"], "{drawn}");
 }

@@ -252,7 +252,7 @@ pub(crate) fn validity_of(run: &Run) -> Span {
     }
 }
 
-/// Returns a key that is larger the less the figures of a run describe the server.
+/// Returns a sort key that is larger for runs whose figures describe the server less well.
 pub(crate) fn badness(run: &Run) -> impl Ord + use<> {
     (
         run.validity.status == Status::Invalid,

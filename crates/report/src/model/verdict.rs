@@ -83,8 +83,8 @@ impl<'a> CauseGroup<'a> {
         self.runs += other.runs;
     }
 
-    /// Describes the cause. States the first trial's summary, with its name if another trial has a
-    /// different summary.
+    /// Describes the cause. States the first trial's summary, with the trial's name if another
+    /// trial has a different summary.
     fn line(&self) -> TextLine {
         let (name, verdict) = self.first;
         let confidence = match verdict.confidence {
@@ -119,7 +119,7 @@ impl<'a> CauseGroup<'a> {
         TextLine::new("why", spans)
     }
 
-    /// Returns the lowest and the highest probability, rounded to percent.
+    /// Returns the lowest and the highest probability, rounded to the nearest percent.
     fn percentages(&self) -> Option<(f64, f64)> {
         let probabilities = self.trials().filter_map(|(_, verdict)| verdict.probability);
         let percentages = probabilities.map(|probability| (probability * 100.0).round());
@@ -188,8 +188,8 @@ fn perturbation(tested: &Tested) -> TextLine {
     line("tested", text)
 }
 
-/// Returns each distinct cause with its trials. For few trials, also returns the evidence and each
-/// distinct next step.
+/// Returns each distinct cause with its trials. If there are few trials, also returns the evidence
+/// and each distinct next step.
 pub(crate) fn of_trials(trials: &[(&str, Vec<&Run>)]) -> Vec<TextLine> {
     let few = trials.len() <= FEW;
     let mut groups: Vec<CauseGroup<'_>> = Vec::new();

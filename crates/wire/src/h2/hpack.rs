@@ -93,8 +93,8 @@ impl Decoder {
         }
     }
 
-    /// Returns the number of changes to the dynamic table. While it stays the same, equal blocks
-    /// have equal fields.
+    /// Returns the number of changes to the dynamic table. While this number stays the same, equal
+    /// blocks decode to equal fields.
     pub(super) fn changes(&self) -> u64 {
         self.changes
     }

@@ -53,8 +53,8 @@ pub struct Config {
     ///
     /// A server may send a PING for each DATA frame, as grpc-go does to measure the round-trip time.
     pub idle_frames: u32,
-    /// Identifier of the first stream, which only tests change, to reach the last identifier. An
-    /// odd number up to 2^31 - 1. Lower identifiers are skipped (RFC 9113 section 5.1.1).
+    /// Identifier of the first stream: an odd number up to 2^31 - 1. Only tests change it, to reach
+    /// the last identifier. Lower identifiers are skipped (RFC 9113 section 5.1.1).
     pub first_stream: u32,
 }
 
@@ -521,7 +521,8 @@ impl Session {
         }
     }
 
-    /// Returns the highest stream that the server may process, or `None` before a GOAWAY.
+    /// Returns the highest identifier of a stream that the server may process, or `None` before a
+    /// GOAWAY.
     #[must_use]
     pub fn last_stream(&self) -> Option<u32> {
         self.last_stream

@@ -132,7 +132,7 @@ impl<'a> Serving<'a> {
         }
     }
 
-    /// Serves the next request, in the time for which the server has run. Requests are served in
+    /// Serves the next request. Times count only while the server runs. Requests are served in
     /// order of arrival.
     fn serve(&mut self, arrived_s: f64, random: &mut Random) -> Request {
         let time_s = match self.server {
@@ -320,7 +320,8 @@ pub fn search(
     seed: u64,
 ) -> CapacityResult {
     let mut random = Random::new(seed);
-    // Disturbances have their own random numbers, so that the loads are the same on a quiet host.
+    // Disturbances use a separate random number generator so that the loads are the same as on a
+    // quiet host.
     let mut disturbances = Random::new(seed + 1_000_000);
     let parsed: Objective = objective
         .to_string()
@@ -472,7 +473,7 @@ impl Load {
     }
 
     /// Judges the load like `floodmark capacity`. Returns the figure that the objective limits and
-    /// whether it is met, the outcome, and the flow.
+    /// whether the objective is met, the outcome, and the flow.
     fn judge(
         &self,
         searched: &Searched,
@@ -498,7 +499,7 @@ impl Load {
 /// Returns whether the client was too late for meaningful response times.
 fn is_late(judged: &[Request]) -> bool {
     /// Limits of `floodmark load` for the 99th percentile of the lateness: in seconds, and as a
-    /// share of that of the response times.
+    /// share of the 99th percentile of the response times.
     const MOST: (f64, f64) = (0.001, 0.1);
     let times = |of: fn(&Request) -> f64| {
         let times: Vec<f64> = judged.iter().map(of).collect();
@@ -944,7 +945,7 @@ mod tests {
         floodmark_report::terminal::result(&record, None, style).replace('\u{a0}', " ")
     }
 
-    /// Returns the number that follows some words in a line, without its thousands separators.
+    /// Returns the number that follows `words` in a line, ignoring thousands separators.
     fn number_after(line: &str, words: &str) -> Option<f64> {
         let (_, text) = line.split_once(words)?;
         let start = text.find(|c: char| c.is_ascii_digit())?;

@@ -53,7 +53,7 @@ impl SimulatedHost {
         .map(|(disturbance, share)| SimulatedHost { disturbance, share })
     }
 
-    /// Returns the disturbances of a load of `length_s` seconds, and of its drain.
+    /// Returns the disturbances during a load of `length_s` seconds and its drain.
     pub fn stops(self, length_s: f64, random: &mut Random) -> Stops {
         let mut stops = Stops {
             disturbance: Some(self.disturbance),
@@ -144,7 +144,7 @@ impl Stops {
         is_slow.then(|| self.covered_s(0.0, length_s) / length_s)
     }
 
-    /// Returns the length of the disturbances between two times, in seconds.
+    /// Returns the total length of the disturbances between two times, in seconds.
     fn covered_s(&self, from_s: f64, to_s: f64) -> f64 {
         let overlap = |of: &(f64, f64)| (of.1.min(to_s) - of.0.max(from_s)).max(0.0);
         self.periods.iter().map(overlap).sum()

@@ -51,8 +51,8 @@ fn rejecting(facts: &RunFacts<'_>) -> Option<Finding> {
         .by_status()
         .filter(|(status, _)| status.is_rejection());
     let of_status: u64 = of_status.map(|(_, n)| n).sum();
-    // Expected statuses are not rejections. Other rejected requests are streams that the server
-    // refused, which have no response.
+    // Expected statuses are not rejections. The remaining rejected requests are refused streams,
+    // which have no response.
     let rejected = of_status.min(counts.rejected);
     let responses = responses(facts.run) - (counts.rejected - rejected);
     let share_of = |n: u64| n as f64 / responses.max(1) as f64;

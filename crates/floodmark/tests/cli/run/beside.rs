@@ -5,8 +5,8 @@ use floodmark_record::comparison::{ComparedMetric, Conclusion, Holds};
 use super::{ExperimentDirectory, NATIVE, finish};
 use crate::support::{code, floodmark, text};
 
-/// Returns an experiment with two trials of the native server at 20 requests per second. Only a
-/// pause of 50 ms, the time between two requests, at the end of a load makes the throughputs differ.
+/// Returns an experiment with two trials of the native server at 20 requests per second. The
+/// throughputs differ only if a load ends with a pause of 50 ms, the time between two requests.
 fn twice(claims: &str) -> ExperimentDirectory {
     let other = NATIVE.replace("[[trial]]", "[[trial]]\nname = \"again\"");
     ExperimentDirectory::new(&format!(

@@ -102,7 +102,7 @@ fn explains_which_calls_are_impossible() {
     let server = Greeter::start(&["v1"]);
     let set = format!("proto = \"{}\"\n", server.file("greeter.pb"));
     let method = |name: &str| format!("grpc = \"helloworld.{name}\"\n");
-    // Before any process starts, with one line.
+    // Errors found before any process starts, each in one line.
     for (load, trial, words) in [
         (
             "grpc = \"SayHello\"".to_owned(),
@@ -179,7 +179,7 @@ fn explains_which_calls_are_impossible() {
             assert!(printed.contains(word), "{load} lacks {word:?}: {printed}");
         }
     }
-    // Once the server describes its methods.
+    // Errors found after the server has described its methods.
     for (load, words) in [
         (method("Greeter/SayHelo"), "did you mean \"SayHello\"?"),
         (

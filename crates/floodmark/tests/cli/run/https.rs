@@ -10,7 +10,7 @@ use super::ExperimentDirectory;
 use crate::support::tls::{Authority, Valid};
 use crate::support::{code, finish, text};
 
-/// Certificates for clients, as keys of a load.
+/// Keys of `[load]` that set the client's certificates.
 const CERTIFICATES: &str = "cacert = \"ca.pem\"\ncert = \"client.pem\"\nkey = \"client-key.pem\"\n";
 
 /// Returns an experiment with a `load` and a `trial`, and certificates in its directory. The
@@ -58,7 +58,7 @@ http {
 }
 "#;
 
-/// Time in which a server starts, for servers that never become ready.
+/// Short readiness timeout, for servers that never become ready.
 const SHORT: &str = "ready-within = \"10s\"\n";
 
 /// Adds nginx as a system that requires a client certificate, and speaks HTTP/1.1 and HTTP/2.

@@ -1,7 +1,7 @@
-//! Stream identifiers that run out, on real sockets.
+//! Tests of stream identifier exhaustion on real sockets.
 //!
-//! A connection has 2^30 identifiers, too many for a test, so its first identifier is set near the
-//! end.
+//! A connection has 2^30 identifiers, too many for a test. The tests therefore set the first
+//! identifier close to the maximum.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -28,7 +28,7 @@ use crate::testing::{closed_plan, open_plan};
 use crate::thread::{LoadThread, PhaseJob, SharedState};
 use crate::worker::{BackendWork, StopFlag, with_backends};
 
-/// Number of identifiers that a connection has.
+/// Number of identifiers per connection.
 const IDENTIFIERS: u32 = 50;
 const FIRST: u32 = MAX_31_BITS - 2 * (IDENTIFIERS - 1);
 

@@ -234,7 +234,7 @@ fn passes_fields_of_final_heads_and_trailers() {
     assert_eq!(names.0, expected);
 }
 
-/// An equal field block has another meaning after a change of the table, and as trailers.
+/// An identical field block has a different meaning after the table changes, and in trailers.
 #[test]
 fn repeated_heads_are_decoded_with_the_current_table() {
     let mut session = session(6);
